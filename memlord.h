@@ -217,19 +217,19 @@
         peak             highest `allocated` since create, reset or peak_reset. It is never too
                          high, and too low by at most peak_error. Calls that overlap count
                          as if one came after the other, in any order. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. After a
-                         reset by another thread it is 0 again from that thread's next call
-                         on. Otherwise each thread counts on its own, and adds its count to
-                         the peak from time to time. Busy threads hold back about 4 KiB
-                         together, or a 64th of the peak if that is more. Their parts do
-                         not grow again when some of them end. Threads
-                         that have been idle since other threads came can hold back
-                         more: with 8 threads twice as much. No thread holds back more than
-                         counter_batch. The same holds for tags. It holds for sites, too, but
-                         the first thread of a site may hold back a counter_batch. JSON has
-                         the peak_error of each tag and site. A reader of the peak, such as
-                         a report or a snapshot, raises it to the live bytes of that moment
-                         if these are more. The peak of a scope is exact on one device
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. If another
+                         thread resets the peak, it is 0 again from the next call of the
+                         recording thread on. Otherwise each thread counts on its own, and
+                         adds its count to the peak from time to time. Busy threads hold back
+                         about 4 KiB together, or a 64th of the peak if that is more. Their
+                         parts do not grow again when some of them end. Threads that have been
+                         idle since other threads came can hold back more: with 8 threads
+                         twice as much. No thread holds back more than counter_batch. The same
+                         holds for tags. It holds for sites, too, but the first thread of a
+                         site may hold back a counter_batch.
+                         JSON has the peak_error of each tag and site. A reader of the peak,
+                         such as a report or a snapshot, raises it to the live bytes of that
+                         moment if these are more. The peak of a scope is exact on one device
                          if no threads share the scope. On several devices it is an upper
                          bound: memlord_scope_export
         freed            bytes credited since the last collection or reset. The host has freed
@@ -245,9 +245,10 @@
     In a report's table of capacity, which lists physical devices:
 
         used             what the source says, plus what was recorded since its sample, less
-                         what was freed since: see memlord_capacity_source_set
+                         what was freed since: see memlord_capacity_source_set. In TEXT it is
+                         `total` less `free`
         self             live bytes of all devices that share it, without mapped files
-        this process     what else this process holds, as the source says: `context`, the free
+        process          what else this process holds, as the source says: `context`, the free
                          memory of pools, and what was not recorded
         others           the rest of `used`. If the source does not know this process's share,
                          `others` is all that is not self or context
@@ -792,7 +793,9 @@ enum {
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
-    MEMLORD_FLAG_NO_ENV = 64      /* the ledger ignores the environment */
+    MEMLORD_FLAG_NO_ENV = 64,     /* the ledger ignores the environment */
+    MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* no thread takes snapshots: see
+                                             memlord_snapshots_start */
 };
 
 /* The configuration of a ledger. Every field may be 0; its comment says what 0 means. */
@@ -2364,20 +2367,23 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. The
-   ledger keeps up to 255 snapshots, spread over the whole run. For a further one it drops and
-   counts the snapshot whose neighbours are closest in time. The first and the last one stay, and so
-   do those in which a device, or all devices together, held most. A checkpoint goes only when
-   nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and sites,
+   and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the whole
+   run. For a further one it drops and counts the snapshot whose neighbours are closest in time. The
+   first and the last one stay, and so do those in which a device, or all devices together, held
+   most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM; reports count the checkpoints it dropped.
-   Cost:   a tenth of a us a device and thread, and a walk of the map: about 10 ns a block. */
+   Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
+           block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
    with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. The time is that of the ledger's clock. While a clock of the host's stands still no
+   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which much
+   has changed. These snapshots have no blocks. The interval then grows with the ledger's life, so
+   that all of them fit. The time is that of the ledger's clock. While a clock of the host's stands still no
    snapshot is taken. If the clock runs ahead, or the interval changes, the thread notices within a
    second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
@@ -3538,6 +3544,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #include <stdlib.h>   /* getenv; malloc, for the shim */
 #include <sys/mman.h> /* mmap */
 #include <sys/stat.h> /* lstat */
+#include <sys/utsname.h> /* uname */
 #include <time.h>     /* clock_gettime */
 #include <unistd.h>   /* write */
 #if !defined(MAP_ANONYMOUS) || !defined(CLOCK_MONOTONIC)
@@ -4283,6 +4290,17 @@ static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t
     memcpy(out->program, path + from, n);
     out->program[n] = 0;
 }
+#if !MLI_WINDOWS
+static MLI_COLD void mli_host_set(mli_identity *out) {
+    struct utsname system;
+    size_t n;
+    if (uname(&system) < 0) return;
+    n = strlen(system.nodename);
+    if (n >= sizeof out->host) n = sizeof out->host - 1;
+    memcpy(out->host, system.nodename, n);
+    out->host[n] = 0;
+}
+#endif
 
 #if defined(__linux__)
 
@@ -4497,19 +4515,19 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
     return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
 }
 MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out) {
-    static const char host[] = "/proc/sys/kernel/hostname", self[] = "/proc/self/exe";
+    static const char self[] = "/proc/self/exe";
     int saved = errno;
     char path[1024], exe[MLI_PATH_MAX];
     size_t n = root ? strlen(root) : 0;
-    ssize_t got;
+    ssize_t got = 0;
     memset(out, 0, sizeof *out);
-    if (n > sizeof path - sizeof host) return;
-    if (n) memcpy(path, root, n);
-    memcpy(path + n, self, sizeof self);
-    got = readlink(path, exe, sizeof exe);
+    if (n <= sizeof path - sizeof self) {
+        if (n) memcpy(path, root, n);
+        memcpy(path + n, self, sizeof self);
+        got = readlink(path, exe, sizeof exe);
+    }
     if (got > 0) mli_program_set(out, exe, (size_t)got);
-    memcpy(path + n, host, sizeof host);
-    mli_line_read(path, out->host, sizeof out->host);
+    mli_host_set(out);
     errno = saved;
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
@@ -4591,11 +4609,12 @@ MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out)
     (void)root;
     memset(out, 0, sizeof *out);
     if (!_NSGetExecutablePath(exe, &size)) mli_program_set(out, exe, strlen(exe));
-    if (gethostname(out->host, sizeof out->host - 1)) *out->host = 0;
+    mli_host_set(out);
 #else
     (void)root;
     (void)mli_program_set;
     memset(out, 0, sizeof *out);
+    mli_host_set(out);
 #endif
 }
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap) {
@@ -5732,8 +5751,8 @@ typedef struct mli_phys {
                               lock */
     uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
                                 mli_frame_runs; under the callbacks lock */
-    int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
-                              under the callbacks lock */
+    uint64_t sampler_reader; /* the number of the source that the sampler asks: see
+                                capacity_reader_numbers; under the callbacks lock */
     memlord_device device; /* the device that the source is asked about */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */
@@ -5831,6 +5850,10 @@ struct mli_counters_state {
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
+    mli_u64 look_due;             /* the time of mli_now from which on a publication asks the end of
+                                     its call to look for a due snapshot; 0: never */
+    mli_u64 looks;                /* how many publications there were without a batch, while look_due
+                                     was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
@@ -6207,6 +6230,9 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
    algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
+/* Writes the time of day of a moment in seconds since 1970, as 08:05:00. */
+MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
+
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
@@ -6396,6 +6422,14 @@ MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     mli_put_str(o, "Z");
 }
 
+MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds) {
+    mli_put_digits(o, seconds / 3600 % 24, 10, 2);
+    mli_put_str(o, ":");
+    mli_put_digits(o, seconds / 60 % 60, 10, 2);
+    mli_put_str(o, ":");
+    mli_put_digits(o, seconds % 60, 10, 2);
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     if ((unsigned)d.type >= (unsigned)MLI_TYPE_COUNT) {
         mli_put_str(o, d.type == MEMLORD_ANY ? "all" : "?");
@@ -6565,17 +6599,14 @@ MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uin
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
-   column, and a longer one as two, which is right for most characters. */
+/* Writes a string for JSON, or pads it to a column. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
-    size_t start = o->total;
-    const unsigned char *s = (const unsigned char *)text;
+    const size_t start = o->total;
     if (json) {
         mli_put_json(o, text);
         return;
     }
     mli_put_escaped(o, text, 0, "");
-    for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
     mli_pad(o, o->total - start, width);
 }
 static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sign) {
@@ -9100,7 +9131,7 @@ static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) 
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
-    mli_u64_store(&cell->level, level);
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
 /* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
@@ -9109,7 +9140,7 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
-    mli_u64_store_release(&cell->level, level);
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
 /* Returns the word of a device's cell that says when the thread requests its next band check: at a
@@ -9135,8 +9166,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
-                      latest and cells */
+    mli_lock lock; /* guards at_reset, first, slack and held; if the ledger has a batch, also
+                      published, latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
@@ -9151,7 +9182,9 @@ typedef struct mli_row {
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
                               first has not published again since; otherwise NULL */
-    uint64_t slack;        /* the highest value of mli_row_slack so far */
+    uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
+    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
+                              these have not been published since */
     struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
@@ -9247,6 +9280,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
+
+/* Sets counters.look_due. */
+MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
@@ -9418,11 +9454,22 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         mli_alert_bands_add(lord, 1);
 }
-/* Requests a band check after a publication that found `live` bytes, if a bound was reached, or if
-   the device's holders are to be noted again. */
+MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
+    mli_u64_store(&lord->counters.look_due, due);
+}
+/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the end
+   of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+static MLI_COLD int mli_look_is_due(memlord *lord) {
+    const uint64_t due = mli_u64_load(&lord->counters.look_due);
+    if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
+    return lord->clock.fn || mli_now() >= due;
+}
+/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands if a
+   bound was reached, of the device's holders if they are to be noted again, and of snapshots. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) || mli_mark_passed(w, &row->published))
+    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
+        mli_mark_passed(w, &row->published) || mli_look_is_due(lord))
         mli_check_request(lord, dev);
 }
 
@@ -9483,6 +9530,11 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
+/* Sets the limit of a cell, which is never 0 from then on. */
+static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
+    mli_u64_store(&cell->limit, limit - !limit);
+}
+
 /* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
    adds them to the peak, because the published bytes, the level of that cell and these bytes were
    live together. Requires: the caller holds the row's lock. */
@@ -9490,16 +9542,31 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
+/* Makes a cell of another thread publish at its next call, after a peak reset of its device. Until
+   then row->held has the bytes that it holds back, and publications of other cells add them to the
+   peak. The limit is below the base by twice these bytes and 1, so that the publication finds them:
+   see mli_cell_held. The thread may be in a call that has not read `special` again. A free of that
+   call publishes, too, because it lowers these bytes. */
+static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
+    row->held += holds;
+    mli_cell_limit_set(cell, base - 1 - 2 * holds);
+    mli_u64_store(mli_cell_next_check(cell), 0);
+    mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+}
+/* Returns the part of row->held that is of this cell. The halving also undoes what
+   mli_cell_limit_set does to a limit of 0. */
+static uint64_t mli_cell_held(const mli_cell *cell) {
+    const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
+    return (int64_t)below > 0 ? (below - 1) / 2 : 0;
+}
+
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     if (row->latest == cell)
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
-}
-
-/* Sets the limit of a cell, which is never 0 from then on. */
-static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
-    mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
@@ -9523,9 +9590,10 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_lock_take(&row->lock);
         if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
+        row->held -= mli_cell_held(cell);
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        live = published + level - base + mli_row_first_holds(row);
+        live = published + level - base + mli_row_first_holds(row) + row->held;
         mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
@@ -9692,8 +9760,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order; that of
-   `level` also pairs with mli_cell_count_free. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of `level`
+   also pairs with the releases of the calls that count: a reader that finds the level of a call also
+   finds what calls counted that had ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -9716,8 +9785,8 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
    with a batch can publish meanwhile, so the published bytes and what one cell holds back were live
    together. The levels of all cells may be of different moments: the thread of one cell may have
    freed before another one allocated. They were live together if a second pass finds the same sums,
-   because a call changes `out` before the level and `frees` after it. Without a batch the published
-   bytes are the live bytes. */
+   because a call changes `allocs` or `out` before the level. Without a batch the published bytes are
+   the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -9788,22 +9857,28 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    if (device) row->latest = NULL;
+    row->first = NULL;
+    row->slack = row->held = 0;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
+        uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* its high may be of before the reset: it publishes in any case */
-            mli_cell_limit_set(cell, mli_u64_load(&cell->base) - 1);
-            mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+        if (device && of != t) { /* the spans of its thread need its base and its high */
+            mli_cell_ask(of, row, cell);
             continue;
         }
-        mli_cell_limit_set(cell, mli_u64_load(&cell->level));
+        level = mli_u64_load(&cell->level);
+        holds = level - mli_u64_load(&cell->base);
         if (device) {
             mli_span_note_high(lord, number, cell);
-            row->latest = cell;
+            mli_spans_share(t, number, holds, mli_cell_above(row, cell));
         }
-        mli_u64_store(&cell->high, mli_u64_load(&cell->level));
+        mli_u64_store(&row->published, mli_u64_load(&row->published) + holds);
+        mli_u64_store(&cell->base, level);
+        mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level);
     }
+    row->latest = device ? mli_cell_at(t, book, number) : row->latest;
     mli_lock_drop(&row->lock);
 }
 
@@ -9857,11 +9932,14 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. */
+   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the epoch
+   changes with the rows of devices, all of which it takes at once: a free counts in both or in
+   none. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
     for (; first < end; first++) mli_row_reset(lord, t, book, first);
+    if (book == MLI_BOOK_DEVICE) (void)mli_u64_add(&lord->counters.epoch, 1);
     mli_map_thaw(lord);
     return end;
 }
@@ -9869,9 +9947,11 @@ static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i;
-    for (book = 0; book < MLI_BOOKS; book++)
-        for (i = 1; i < mli_row_count(lord, book);) i = mli_rows_reset(lord, t, book, i);
-    (void)mli_u64_add(&lord->counters.epoch, 1);
+    for (book = 0; book < MLI_BOOKS; book++) {
+        i = 1;
+        do i = mli_rows_reset(lord, t, book, i);
+        while (i < mli_row_count(lord, book));
+    }
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);
@@ -22316,6 +22396,9 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* grows by 1 with each new source
+                                                                    of a type; under the callbacks
+                                                                    lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
@@ -22403,9 +22486,11 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, and returns 1. Returns 0 if the device has a
-   sampler. A source that this thread left by longjmp counts as ended. */
-static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
+/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
+   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp counts
+   as ended. */
+static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
+                                         mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
     if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
@@ -22414,10 +22499,15 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     if (mine) {
         phys->sampler = &mli_self;
         phys->sampler_frame = here;
-        phys->sampler_void = 0;
+        phys->sampler_reader = lord->room->capacity_reader_numbers[phys->device.type];
+        *source = lord->room->capacity_readers[phys->device.type];
     }
     mli_callbacks_leave(lord);
     return mine;
+}
+/* Returns 1 if the source that the sampler asks is no longer the source of its type. */
+static MLI_COLD int mli_phys_reader_replaced(const memlord *lord, const mli_phys *phys) {
+    return phys->sampler_reader != lord->room->capacity_reader_numbers[phys->device.type];
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_none_held());
@@ -22426,10 +22516,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     uint64_t now;
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
-    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
-    mli_callbacks_enter(lord);
-    source = lord->room->capacity_readers[phys->device.type];
-    mli_callbacks_leave(lord);
+    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS(), &source)) return MEMLORD_E_STATE;
     mli_phys_marks_begin(lord, phys);
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
@@ -22438,7 +22525,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN;
+    if (r == MEMLORD_OK && mli_phys_reader_replaced(lord, phys)) r = MEMLORD_E_UNKNOWN;
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -22457,18 +22544,18 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     memset(&none, 0, sizeof none);
     mli_callbacks_enter(lord);
     lord->room->capacity_readers[type] = source;
+    lord->room->capacity_reader_numbers[type]++;
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         if (phys->device.type != type) continue; /* an unused phys may be used later */
         mli_callbacks_enter(lord);
-        while (phys->sampler && phys->sampler != (void *)&mli_self) {
+        while (phys->sampler && phys->sampler != (void *)&mli_self &&
+               mli_phys_reader_replaced(lord, phys)) {
             mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
             mli_callbacks_enter(lord);
         }
-        /* This drops the sample that this thread may be taking, or has left by longjmp. */
-        phys->sampler_void = 1;
         mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -23915,13 +24002,23 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
+#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
+
+typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
+    uint64_t bytes;
+    uint32_t row; /* the row of the tag or the site; 0: the bytes that have no tag or no site */
+} mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
                                                        blocks */
+    uint32_t first[MLI_BOOKS]; /* by book: where the device's holdings begin among those of the
+                                  snapshot */
+    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; only tags and sites
+                                  have some */
 } mli_device_usage;
 
-/* A snapshot. Behind it in memory is an array of `devices` mli_device_usage, by device number, and
-   one of `top_blocks` memlord_block_info. */
+/* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
+   `top_blocks` memlord_block_info; and the holdings of all devices. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
@@ -23931,6 +24028,7 @@ typedef struct mli_snapshot {
                                   periodic */
     uint64_t live, blocks;     /* live bytes and blocks of all devices */
     uint32_t devices;
+    uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
 /* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
@@ -23941,7 +24039,6 @@ typedef struct mli_snapshot_reader {
     const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
-#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
                              bytes then */
@@ -23950,17 +24047,23 @@ typedef struct mli_holders {
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
+#define MLI_SNAPSHOT_TOP 10 /* how many of the largest blocks a snapshot keeps */
 #define MLI_RECORDER_MS_MIN 10 /* the shortest interval of a recorder, in ms */
 
-/* Return the two arrays behind a snapshot. */
+/* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
+/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS have
+   all live bytes of the device. There are none if the ledger had no tag or no site by then. */
+MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
+                                                     uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with the largest blocks. Returns NULL if there is
-   no memory. */
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
+/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks` is
+   1, the largest blocks. Returns NULL if there is no memory. */
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
    freed before mli_snapshots_unpin of the same reader. */
@@ -23976,6 +24079,8 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
+/* Takes the snapshot that is due, if calls take them. Requires: the thread holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
@@ -24011,7 +24116,6 @@ struct mli_snapshots_state {
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* how many of the largest blocks a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* a recorder looks at the clock at least so often, in ms */
 
@@ -24021,6 +24125,13 @@ MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
     return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
 }
+MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
+                                                     uint32_t *n) {
+    const mli_device_usage *usage = &mli_snapshot_devices(s)[dev - 1];
+    *n = usage->count[book];
+    return (const mli_holding *)(void *)(mli_snapshot_top(s) + s->room) +
+           usage->first[book];
+}
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     mli_snapshot *next;
     for (; s; s = next) {
@@ -24029,31 +24140,106 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     }
 }
 
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
-    size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
-                  MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
-    mli_snapshot *s = (mli_snapshot *)mli_own_alloc(lord, size);
-    if (!s) return NULL;
-    s->size = size;
-    s->name = kept;
-    s->devices = n;
-    s->time = mli_ledger_now(lord) - lord->started;
-    for (i = 0; i < n; i++) {
-        mli_device_usage *usage = &mli_snapshot_devices(s)[i];
+/* The holdings of a device by tag or by site, while a snapshot is made. */
+typedef struct mli_holding_list {
+    uint64_t left; /* the live bytes of the device that no tag or no site of the book has */
+    size_t count;
+    mli_holding at[MLI_HOLDERS];
+} mli_holding_list;
+
+static MLI_COLD void mli_holding_add(mli_holding_list *list, uint32_t row, uint64_t bytes) {
+    mli_holding h;
+    if (!bytes) return;
+    memset(&h, 0, sizeof h);
+    h.bytes = bytes;
+    h.row = row;
+    list->count = mli_top_insert(list->at, list->count, MLI_HOLDERS, &h, sizeof h,
+                                 offsetof(mli_holding, bytes));
+}
+/* Lists the holdings of n devices by tag or by site. Returns how many there are in all. Requires:
+   each list is empty, and its `left` is all live bytes of the device. */
+static MLI_COLD size_t mli_holdings_list(memlord *lord, int book, uint32_t n,
+                                         mli_holding_list *list) {
+    const uint32_t rows = mli_row_count(lord, book);
+    size_t sum = 0;
+    uint32_t i;
+    for (i = 1; i < rows; i++) {
+        const uint32_t dev = mli_row_at(lord, book, i)->dev;
+        uint64_t live;
+        if (dev > n) continue; /* the device is newer than the snapshot */
+        live = mli_row_live(lord, book, i);
+        mli_take_off(&list[dev - 1].left, live);
+        mli_holding_add(&list[dev - 1], i, live);
+    }
+    for (i = 0; i < n && rows > 1; i++) {
+        mli_holding_add(&list[i], 0, list[i].left);
+        sum += list[i].count;
+    }
+    return sum;
+}
+/* Notes the bytes of n devices. Lists their holdings: by site in the first n elements, by tag in the
+   next n. Returns how many holdings there are in all. */
+static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usage *usage,
+                                      mli_holding_list *list) {
+    uint32_t i;
+    for (i = 0; i < n; i++, usage++) {
         const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
         mli_row_totals sum;
         mli_row_sum(lord, MLI_BOOK_DEVICE, i + 1, 1, &sum);
-        usage->live = sum.live;
+        usage->live = list[i].left = list[n + i].left = sum.live;
         usage->blocks = sum.blocks;
         usage->peak = sum.peak;
         usage->pending = mli_u64_load(&count[MLI_STAT_pending]);
         usage->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
-        s->live += sum.live;
-        s->blocks += sum.blocks;
     }
-    s->top_blocks =
-        memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), MLI_SNAPSHOT_TOP);
+    return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
+           mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
+}
+/* Copies the lists behind a snapshot. */
+static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
+    mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
+    uint32_t i;
+    for (i = 0; i < 2 * s->devices; i++, list++) {
+        mli_device_usage *usage = &mli_snapshot_devices(s)[i % s->devices];
+        const int book = i < s->devices ? MLI_BOOK_SITE : MLI_BOOK_TAG;
+        usage->first[book] = (uint32_t)(at - to);
+        usage->count[book] = (uint32_t)list->count;
+        memcpy(at, list->at, list->count * sizeof *at);
+        at += list->count;
+        if (book == MLI_BOOK_TAG) continue;
+        s->live += usage->live;
+        s->blocks += usage->blocks;
+    }
+}
+/* Makes a snapshot. The usage of its devices is read before its size is known, so that it comes
+   after the lists in `list`. */
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    const uint32_t room = blocks ? MLI_SNAPSHOT_TOP : 0;
+    const size_t fixed = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
+                         room * sizeof(memlord_block_info);
+    const size_t lists = n * (2 * sizeof(mli_holding_list) + sizeof(mli_device_usage));
+    mli_holding_list *list = (mli_holding_list *)mli_own_alloc(lord, lists + !lists);
+    mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
+    mli_snapshot *s = NULL;
+    if (list) {
+        const uint64_t time = mli_ledger_now(lord) - lord->started;
+        const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
+        s = (mli_snapshot *)mli_own_alloc(lord, size);
+        if (s) {
+            s->size = size;
+            s->name = kept;
+            s->devices = n;
+            s->room = room;
+            s->time = time;
+            memcpy(mli_snapshot_devices(s), usage, n * sizeof *usage);
+            mli_holdings_copy(s, list);
+            if (room)
+                s->top_blocks = memlord_blocks_top(lord, memlord_device_all(),
+                                                   mli_snapshot_top(s), room);
+        }
+    }
+    mli_own_free(lord, list, lists + !lists);
     return s;
 }
 
@@ -24104,10 +24290,16 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. If there is no memory, the snapshot counts as lost. */
+/* Returns 1 if no thread takes snapshots, but the calls themselves. */
+static int mli_snapshots_in_calls(const memlord *lord) {
+    return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
+}
+/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these need a
+   walk of the map. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
-    mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
+    mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
+    mli_snapshot *out = NULL, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
@@ -24185,6 +24377,24 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
+/* When calls take snapshots, the next one is due after the interval, but no earlier than after a 256th
+   of the ledger's life, because more are not kept, and after 64 times as long as this one took. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
+    mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
+    uint64_t step = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
+    uint64_t due = mli_u64_load(&r->due), began, took;
+    if (!step || !mli_snapshots_in_calls(lord) || mli_self.in_host_alloc) return;
+    began = mli_ledger_now(lord);
+    if (began < due || !mli_u64_cas(&r->due, &due, UINT64_MAX)) return;
+    if ((began - lord->started) / 256 > step) step = (began - lord->started) / 256;
+    saver->save(lord, 0);
+    took = mli_ledger_now(lord) - began;
+    if (took < step && took * 64 > step) step = took * 64;
+    mli_u64_store(&r->due, began + step);
+    mli_look_set(lord, mli_now() + step);
+}
+
 /* Runs a recorder's thread. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
@@ -24196,15 +24406,16 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started. If the system gives no thread, safe points
-   save. */
+/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+   gives no thread, safe points save. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
-    if (mli_polling_enabled(r->lord) &&
-        mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
+    const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
+    if (snapshots && mli_snapshots_in_calls(r->lord))
+        mli_look_set(r->lord, 1);
+    else if (mli_polling_enabled(r->lord) &&
+             mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
-                 r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots"
-                                                                             : "export",
-                 "them instead");
+                 snapshots ? "snapshots" : "export", "them instead");
 }
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
@@ -24223,6 +24434,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint32_t seen = mli_u32_exchange(&r->interval, 0);
     mli_helper_stop(&r->helper);
+    if (which == MLI_RECORDER_SNAPSHOTS) mli_look_set(lord, 0);
     if (seen) saver->save(r->lord, 1);
 }
 
@@ -24329,6 +24541,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+    if (mli_snapshots_in_calls(lord)) /* another thread may have been taking a snapshot */
+        mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -24859,6 +25073,7 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
         mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
         mli_holders_check(lord, dev);
+        mli_snapshots_look(lord);
     }
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
@@ -25946,22 +26161,39 @@ static MLI_COLD int mli_verify_all(mli_verify *v) {
 
 /* -- public -- */
 
+/* Allocates a sum for each row and takes the cold lock, under which rows are made. Returns the bytes
+   that it allocated; 0 means that there is no memory, and that the lock is not taken. */
+static MLI_COLD size_t mli_verify_begin(mli_verify *v) {
+    memlord *lord = v->lord;
+    for (;;) {
+        size_t bytes = 0;
+        int book, grew = 0;
+        for (book = 0; book < MLI_BOOKS; book++) {
+            v->rows[book] = mli_row_count(lord, book);
+            bytes += v->rows[book] * sizeof *v->sums[book];
+        }
+        v->sums[0] = (mli_verify_sum *)mli_own_alloc(lord, bytes);
+        if (!v->sums[0]) return 0;
+        for (book = 1; book < MLI_BOOKS; book++)
+            v->sums[book] = v->sums[book - 1] + v->rows[book - 1];
+        mli_lock_take(&mli_process.cold_lock);
+        for (book = 0; book < MLI_BOOKS; book++) grew |= v->rows[book] != mli_row_count(lord, book);
+        if (!grew) return bytes;
+        mli_lock_drop(&mli_process.cold_lock); /* another thread made a row meanwhile */
+        mli_own_free(lord, v->sums[0], bytes);
+    }
+}
+
 MLI_API memlord_result memlord_verify(memlord *lord) {
     mli_verify v;
-    size_t bytes = 0;
-    int book, failed;
+    size_t bytes;
+    int failed;
     if (!lord) return MEMLORD_OK;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     memset(&v, 0, sizeof v);
     v.lord = lord;
-    for (book = 0; book < MLI_BOOKS; book++) {
-        v.rows[book] = mli_row_count(lord, book);
-        bytes += v.rows[book] * sizeof *v.sums[book];
-    }
-    v.sums[0] = (mli_verify_sum *)mli_own_alloc(lord, bytes);
-    if (!v.sums[0]) return MEMLORD_E_NOMEM;
-    for (book = 1; book < MLI_BOOKS; book++) v.sums[book] = v.sums[book - 1] + v.rows[book - 1];
-    mli_lock_take(&mli_process.cold_lock);
+    bytes = mli_verify_begin(&v);
+    if (!bytes) return MEMLORD_E_NOMEM;
     mli_map_freeze(lord);
     mli_fences_enter(lord);
     failed = mli_verify_all(&v);
@@ -25979,6 +26211,194 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
     return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
 }
 #endif
+
+/* ---------------------------------------------------------------------- src/reports/growth.h -- */
+
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns mli_series_list,
+   a part of a report. May use books/ and services/snapshots. Locks: none. */
+
+/* What grows is found by a straight line through the live bytes of consecutive snapshots, the last
+   one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots, begins in the
+   first half of the time, and explains the bytes with an R2 of at least 0.8. It rises by at least 1
+   MiB a minute, or by at least 1 % of the capacity in all. In its second half it rises at least half
+   as fast. Earlier snapshots have less than the middle of the line, so that the last tooth of a
+   sawtooth is no growth. Of several such lines the longest one counts whose R2 is the highest, or
+   0.02 below it. */
+#define MLI_GROWTH_POINTS 8
+#define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
+#define MLI_GROWING 20 /* how many of what grows a report lists */
+
+typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
+    uint64_t most;    /* the highest number of bytes in a snapshot */
+    uint64_t rate;    /* by how many bytes a minute it grows; 0: it does not */
+    double fit;       /* R2 of the line */
+    int book;         /* MLI_BOOK_... */
+    uint32_t dev;     /* the device */
+    uint32_t row;     /* the row of the tag or site; 0: the bytes that have none, or a device */
+    uint32_t since;   /* the index of the snapshot from which on it grows */
+    uint32_t points;  /* how many snapshots the line has */
+} mli_series;
+typedef struct mli_series_list {
+    const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
+    uint32_t snapshots;
+    uint32_t count[MLI_BOOKS];               /* by book: how many series of tags or sites */
+    mli_series at[MLI_BOOKS][MLI_SERIES];    /* by book: those with the most bytes, the first with
+                                                the highest `most`; no devices */
+    size_t growing, growing_all;             /* how many are in `grows`; how many grow */
+    mli_series grows[MLI_GROWING];           /* what grows, the fastest first */
+} mli_series_list;
+
+/* Collects the series of n snapshots. Requires: the list is zeroed. */
+MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
+                                             const mli_snapshot *const *snapshot, uint32_t n);
+/* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
+   MLI_HOLDERS others of the device had more. */
+MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
+                                               uint32_t snapshot);
+/* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
+   device, or 0 if it is not known. */
+MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, uint64_t capacity);
+
+/* ---------------------------------------------------------------------- src/reports/growth.c -- */
+
+/* Raises the highest number of bytes of a tag or a site, and keeps the list in order. */
+static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
+                                     const mli_holding *h) {
+    mli_series *at = list->at[book], s;
+    uint32_t i, n = list->count[book];
+    memset(&s, 0, sizeof s);
+    s.most = h->bytes;
+    s.book = book;
+    s.dev = dev;
+    s.row = h->row;
+    for (i = 0; i < n && (at[i].dev != dev || at[i].row != h->row); i++) {}
+    if (i < n) {
+        if (at[i].most >= h->bytes) return;
+        memmove(at + i, at + i + 1, (--n - i) * sizeof *at);
+    }
+    list->count[book] = (uint32_t)mli_top_insert(at, n, MLI_SERIES, &s, sizeof s,
+                                                 offsetof(mli_series, most));
+}
+MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
+                                             const mli_snapshot *const *snapshot, uint32_t n) {
+    uint32_t i, k, dev, count;
+    int book;
+    list->snapshot = snapshot;
+    list->snapshots = n;
+    for (i = 0; i < n; i++)
+        for (dev = 1; dev <= snapshot[i]->devices; dev++)
+            for (book = MLI_BOOK_SITE; book < MLI_BOOKS; book++) {
+                const mli_holding *h = mli_snapshot_holdings(snapshot[i], dev, book, &count);
+                for (k = 0; k < count; k++) mli_series_note(list, book, dev, &h[k]);
+            }
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
+                                               uint32_t snapshot) {
+    const mli_snapshot *of = list->snapshot[snapshot];
+    const mli_holding *h;
+    uint32_t i, n;
+    if (s->dev > of->devices) return 0;
+    if (s->book == MLI_BOOK_DEVICE) return mli_snapshot_devices(of)[s->dev - 1].live;
+    h = mli_snapshot_holdings(of, s->dev, s->book, &n);
+    for (i = 0; i < n; i++)
+        if (h[i].row == s->row) return h[i].bytes;
+    return n < MLI_HOLDERS ? 0 : UINT64_MAX;
+}
+
+/* The sums over the snapshots from one to the last. Times are in minutes and bytes are differences,
+   both from the last snapshot, so that the sums keep their digits. */
+typedef struct mli_line_sums {
+    double n, t, y, tt, ty, yy;
+} mli_line_sums;
+
+/* Adds a snapshot to the sums. Returns the slope of the line, in bytes a minute, and sets *fit to
+   its R2. */
+static MLI_COLD double mli_line_add(mli_line_sums *s, double t, double y, double *fit) {
+    double over, within, across;
+    s->n += 1;
+    s->t += t;
+    s->y += y;
+    s->tt += t * t;
+    s->ty += t * y;
+    s->yy += y * y;
+    over = s->n * s->tt - s->t * s->t;
+    within = s->n * s->yy - s->y * s->y;
+    across = s->n * s->ty - s->t * s->y;
+    *fit = over > 0 && within > 0 ? across * across / over / within : 0;
+    return over > 0 ? across / over : 0;
+}
+/* Returns the minutes from a snapshot to the last one. */
+static double mli_series_minutes(const mli_series_list *list, uint32_t i) {
+    return (double)(list->snapshot[list->snapshots - 1]->time - list->snapshot[i]->time) / 6e10;
+}
+/* Returns 1 if a series had fewer than `bytes` in all snapshots before one. */
+static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_series *s, uint32_t end,
+                                     double bytes) {
+    uint32_t i;
+    for (i = 0; i < end; i++) {
+        const uint64_t level = mli_series_level(list, s, i);
+        if (level != UINT64_MAX && (double)level > bytes) return 0;
+    }
+    return 1;
+}
+/* Returns 1 if a line is one by which a series grows. `age` is how many minutes ago it began, `late`
+   the slope of its second half. */
+static MLI_COLD int mli_line_grows(double age, double slope, double late, uint64_t capacity) {
+    if (slope <= 0 || late < slope / 2) return 0;
+    return slope >= 1048576 || (capacity && slope * age >= (double)capacity / 100);
+}
+/* Finds the line by which a series grows. */
+static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
+                                     uint64_t capacity) {
+    const uint32_t last = list->snapshots - 1;
+    const uint64_t end = mli_series_level(list, s, last);
+    double slope[MLI_SNAPSHOTS], fit[MLI_SNAPSHOTS], best = 0;
+    uint32_t points[MLI_SNAPSHOTS];
+    uint32_t i, middle = last;
+    mli_line_sums sums;
+    if (end == UINT64_MAX) return;
+    memset(&sums, 0, sizeof sums);
+    for (i = last + 1; i--;) {
+        const uint64_t level = mli_series_level(list, s, i);
+        const double age = mli_series_minutes(list, i);
+        slope[i] = i < last ? slope[i + 1] : 0;
+        fit[i] = 0;
+        if (level == UINT64_MAX) continue;
+        slope[i] = mli_line_add(&sums, -age, (double)level - (double)end, &fit[i]);
+        points[i] = (uint32_t)sums.n;
+        while (middle > i && mli_series_minutes(list, middle - 1) <= age / 2) middle--;
+        if (points[i] < MLI_GROWTH_POINTS || age < mli_series_minutes(list, 0) / 2 ||
+            fit[i] < 0.8 || !mli_line_grows(age, slope[i], slope[middle], capacity) ||
+            !mli_series_below(list, s, i, (double)end - slope[i] * age / 2))
+            fit[i] = 0;
+        if (fit[i] > best) best = fit[i];
+    }
+    for (i = 0; i <= last && fit[i] < best - 0.02; i++) {}
+    if (best <= 0) return;
+    s->rate = (uint64_t)(slope[i] + 0.5);
+    s->fit = fit[i];
+    s->since = i;
+    s->points = points[i];
+}
+static MLI_COLD void mli_series_try(mli_series_list *list, mli_series *s, uint64_t capacity) {
+    mli_series_line(list, s, capacity);
+    if (!s->rate) return;
+    list->growing_all++;
+    list->growing = mli_top_insert(list->grows, list->growing, MLI_GROWING, s, sizeof *s,
+                                   offsetof(mli_series, rate));
+}
+MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, uint64_t capacity) {
+    mli_series device;
+    uint32_t i;
+    int book;
+    if (list->snapshots < MLI_GROWTH_POINTS) return;
+    memset(&device, 0, sizeof device);
+    device.dev = dev;
+    mli_series_try(list, &device, capacity);
+    for (book = MLI_BOOK_SITE; book < MLI_BOOKS; book++)
+        for (i = 0; i < list->count[book]; i++)
+            if (list->at[book][i].dev == dev) mli_series_try(list, &list->at[book][i], capacity);
+}
 
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
@@ -26443,6 +26863,7 @@ typedef struct mli_report {
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
+    mli_series_list series; /* the tags and sites of these snapshots, and what grows */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
@@ -26947,6 +27368,16 @@ static MLI_COLD void mli_report_mistakes(mli_report *r) {
     r->mistakes_more = mli_anomalies_left_out(r->lord);
 }
 
+/* Follows devices, tags and sites over the snapshots, and finds what grows. */
+static MLI_COLD void mli_report_series(mli_report *r) {
+    uint32_t dev;
+    mli_series_collect(&r->series, r->snapshot, r->snapshots);
+    for (dev = 1; dev <= r->devices; dev++) {
+        const mli_phys_line *phys = mli_report_phys(r, dev);
+        mli_series_fit(&r->series, dev, phys && phys->total != UINT64_MAX ? phys->total : 0);
+    }
+}
+
 /* Allocates the lists that have a line for each device. Without memory the report has no
    devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
@@ -27001,6 +27432,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_tags(r);
     mli_report_scopes(r);
     if (!r->whole) return;
+    mli_report_series(r);
     mli_report_mistakes(r);
     mli_report_sites(r);
     mli_report_stacks(r);
@@ -27058,13 +27490,16 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
 /* Writes the process that a report is of, as in "sort, pid 4242 on a1, since
-   2027-01-15T08:00:00.123Z for 1.0 s". */
-MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o);
+   2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
+MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
 
-/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each verdict is one line
-   with its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters,
-   and leaves that bound in r->out.name_max. */
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+#define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
+
+/* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
+   holds or held most, then what is odd. Writes those from number `first` up to `last`, from 0, and
+   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts names
+   after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
+MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
 /* Writes the verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
@@ -27074,6 +27509,7 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
    first, then mistakes of the host, then detail that was lost. */
+#define MLI_ANOMALIES_SAID 6 /* the most anomalies of a device that a sentence has */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -27132,8 +27568,9 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. A
-   part is composed in r->part_text, and then each format writes it in its own way. Only
+/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. With
+   the head of its kind a part is a sentence of at most 25 words, where a name counts as one. A part
+   is composed in r->part_text, and then each format writes it in its own way. Only
    MLI_FIRST_DEVICES parts of a kind are written. */
 
 /* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
@@ -27142,8 +27579,10 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
+    X(full, "nearly full", "bad")                                                             \
     X(leaks, "leaks since mark", "bad")                                                       \
-    X(peak, "held the peak", "")                                                              \
+    X(growth, "growth", "odd")                                                                \
+    X(peak, "peak", "")                                                                       \
     X(holders, "biggest holder", "")                                                          \
     X(anomalies, "anomalies and drops", "odd")                                                \
     X(mistakes, "mistakes", "odd")                                                            \
@@ -27168,6 +27607,9 @@ typedef struct mli_verdict_writer {
     int lost;        /* 1: some anomalies lost bytes */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
+    size_t sentences;   /* TEXT: how many sentences there were so far */
+    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after the
+                           last, from 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
@@ -27220,8 +27662,15 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_json_composed(o, w->r->part_text);
     mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
 }
-/* Writes a composed part. In TEXT, writes ", cuda:0: " or "; cuda:0: " before it. `device` points
-   to the code of the part's device, or is NULL if the part is about no device. */
+/* Writes the head of a sentence of TEXT. Returns 0 if the sentence is not to be written. */
+static MLI_COLD int mli_sentence_begin(mli_verdict_writer *w) {
+    const size_t number = w->sentences++;
+    if (number < w->first || number >= w->last) return 0;
+    mli_verdict_head(w);
+    return 1;
+}
+/* Writes a composed part. `device` points to the code of the part's device, or is NULL if the part
+   is about no device. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -27229,11 +27678,11 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
         mli_part_json(w, device);
         return;
     }
-    if (w->parts == 1) mli_verdict_head(w);
-    mli_put_str(o, w->parts > 1 ? "; " : device ? ", " : "");
-    if (device) mli_putf(o, "%i", *device);
+    if (!mli_sentence_begin(w)) return;
+    if (device) mli_putf(o, ", %i", *device);
     mli_put_str(o, ": ");
     mli_put_str(o, w->r->part_text);
+    mli_put_str(o, "\n");
 }
 /* Ends a kind: writes how many parts were left out, and how many bytes they have. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
@@ -27241,8 +27690,8 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     mli_out *o = w->r->o;
     if (w->parts && w->json) {
         mli_jsonf(o, "],'more':%ju,'more_bytes':%ju}", more, w->bytes);
-    } else if (w->parts) {
-        if (more) mli_putf(o, "; and %ju more", more);
+    } else if (more && mli_sentence_begin(w)) {
+        mli_putf(o, ": and %ju more", more);
         if (w->bytes) mli_putf(o, ", %jo", w->bytes);
         mli_put_str(o, "\n");
     }
@@ -27251,7 +27700,7 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
 }
 
 /* Writes a verdict such as "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7,
-   1 failed". */
+   1 GiB short, 1 failed". The bytes that were short are those that the device lacked then. */
 static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
@@ -27259,11 +27708,15 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
         const uint32_t dev = (uint32_t)r->top_device[i][1];
         const int device = mli_report_device(r, dev);
         const mli_oom oom = mli_oom_of(r->lord, dev);
+        const mli_phys_line *phys = mli_report_phys(r, dev);
         mli_out *o;
         if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
         if ((o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "%jo wanted with %jo live", oom.bytes, oom.live);
         if (oom.site) mli_putf(o, " at %p", (const void *)oom.site);
+        if (oom.used != UINT64_MAX && phys && phys->total != UINT64_MAX &&
+            mli_add_saturated(oom.used, oom.bytes) > phys->total)
+            mli_putf(o, ", %jo short", mli_add_saturated(oom.used, oom.bytes) - phys->total);
         mli_putf(o, ", %ju failed", r->stat[dev - 1].oom_failures);
         w->site = oom.site;
         mli_part_put(w, &device);
@@ -27299,6 +27752,45 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
+/* Writes who holds a physical device: the largest other process, or all other processes if it is not
+   known, then the largest tag. Leaves out other processes that hold less than this ledger. */
+static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
+    const memlord_capacity sample = mli_phys_sample_of(line->phys);
+    mli_out *o = &w->part;
+    mli_holder_list tags;
+    if (line->others != UINT64_MAX && line->others > line->self) {
+        if (sample.others[0].pid) {
+            char name[32];
+            mli_process_name(w->r->lord, sample.others[0].pid, name, sizeof name);
+            mli_putf(o, "; process %ju %s holds %jo", sample.others[0].pid, name,
+                     sample.others[0].bytes);
+        } else {
+            mli_putf(o, "; other processes hold %jo", line->others);
+        }
+    }
+    mli_holders_list(w->r->lord, line->phys, 0, MLI_BOOK_TAG, &tags);
+    if (!tags.named) return;
+    mli_put_str(o, tags.at[0].kind == MLI_HOLDER_NAMED ? "; tag " : "; ");
+    mli_put_holder(w->r->lord, o, MLI_BOOK_TAG, &tags.at[0]);
+    mli_putf(o, " holds %jo", tags.at[0].bytes);
+    if (tags.at[0].kind == MLI_HOLDER_NAMED) w->tag = (const char *)tags.at[0].subject;
+}
+/* Writes a verdict such as "nearly full, cuda:0: 512 MiB of 24 GiB free; process 77 serve holds
+   20 GiB; tag weights holds 3 GiB". Does so for a physical device that is 95 % full. */
+static MLI_COLD void mli_verdict_full(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->phys_count; i++) {
+        const mli_phys_line *line = &w->r->phys[i];
+        const int device = mli_device_code(line->of.device);
+        mli_out *o;
+        if (line->total == UINT64_MAX || line->free > line->total / 20) continue;
+        if ((o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo of %jo free", line->free, line->total);
+        mli_full_holders(w, line);
+        mli_part_put(w, &device);
+    }
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s) {
     if (s->devices == 1) mli_putf(o, " %i", mli_report_device(r, s->dev));
     if (s->devices > 1) mli_putf(o, " %ju devices", (uint64_t)s->devices);
@@ -27322,6 +27814,65 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
         w->site = mli_leak_site_of(&r->leak_sites, most);
     }
     mli_part_put(w, NULL);
+}
+
+/* Returns 1 if a device has less than a quarter of its peak by now, as at the end of a program. Who
+   holds the rest tells little then. */
+static int mli_peak_tells(const mli_report *r, uint32_t dev) {
+    return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
+}
+
+/* Returns what grows fastest of a device by a book, or NULL. */
+static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
+    size_t i;
+    for (i = 0; i < r->series.growing; i++)
+        if (r->series.grows[i].dev == dev && r->series.grows[i].book == book)
+            return &r->series.grows[i];
+    return NULL;
+}
+/* Writes what grows: "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or, for a device,
+   "it grows". */
+static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series *s) {
+    memlord *lord = w->r->lord;
+    if (s->book == MLI_BOOK_SITE && s->row) {
+        w->site = mli_row_site(lord, s->row);
+        mli_putf(&w->part, "site %p grows", (const void *)w->site);
+    } else if (s->book == MLI_BOOK_TAG && s->row) {
+        w->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
+        mli_putf(&w->part, "tag %s grows", w->tag);
+    } else {
+        mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
+    }
+}
+/* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
+   82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
+   device. */
+static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const int device = mli_report_device(r, dev);
+        const mli_series *site = mli_grower(r, dev, MLI_BOOK_SITE);
+        const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
+        uint64_t seconds;
+        mli_out *o;
+        if (!most && site && site->row) most = site;
+        if (!most) most = mli_grower(r, dev, MLI_BOOK_DEVICE);
+        if (!most || mli_peak_tells(r, dev) || (o = mli_part_begin(w, most->rate)) == NULL)
+            continue;
+        mli_growth_subject(w, most);
+        seconds = (r->lord->started_wall + r->series.snapshot[most->since]->time) / 1000000000u;
+        mli_putf(o, " by %jo a minute since ", most->rate);
+        mli_put_clock(o, seconds);
+        mli_put_str(o, " UTC");
+        if (most->book == MLI_BOOK_TAG && site && site->row) {
+            w->site = mli_row_site(r->lord, site->row);
+            mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
+                     (const void *)w->site);
+        }
+        mli_part_put(w, &device);
+    }
 }
 
 /* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
@@ -27355,7 +27906,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* the tag part names the arena already */
-    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
+    if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
+    if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
             mli_put_str(o, "tag ");
@@ -27388,10 +27940,9 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes a verdict such as "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of
-   2.55 GiB". Does so for a device that has less than a quarter of its peak by now, as at the end of
-   a program, because who holds the rest tells little then. Names the peak, too, if the holders were
-   noted a little below it. */
+/* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12 KiB
+   left". If the holders were noted more than a 64th below the peak, also says of how many
+   bytes the shares are. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -27402,22 +27953,23 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
         const int device = mli_report_device(r, dev);
         const memlord_tag_stat *tag;
         mli_out *o;
-        if (s->allocated >= s->peak / 4 || !mli_holders_get(r->lord, dev, h)) continue;
+        if (!mli_peak_tells(r, dev) || (o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo", s->peak);
+        memset(h, 0, sizeof *h);
+        (void)mli_holders_get(r->lord, dev, h);
         tag = mli_peak_tag(h);
-        if (!(tag || h->sites) || (o = mli_part_begin(w, 0)) == NULL) continue;
         if (tag) {
-            mli_put_str(o, tag->tag ? "tag " : "untagged");
-            if (tag->tag) mli_putf(o, "%s", tag->tag);
+            mli_putf(o, tag->tag ? ", tag %s" : ", untagged", tag->tag);
             mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
             w->tag = tag->tag;
         }
         if (h->sites) {
             w->site = h->site[0].site;
-            mli_putf(o, tag ? ", site %p %g" : "site %p %g", (const void *)w->site,
+            mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
         }
-        mli_putf(o, " of %jo", h->bytes);
-        if (h->bytes < s->peak) mli_putf(o, ", noted below the peak of %jo", s->peak);
+        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64) mli_putf(o, " of %jo", h->bytes);
+        mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);
     }
 }
@@ -27474,9 +28026,11 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
         if (!o) continue;
         column = n = 0;
         while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
-            if (n++) mli_put_str(o, ", ");
+            if (n++ >= MLI_ANOMALIES_SAID) continue;
+            if (n > 1) mli_put_str(o, ", ");
             mli_put_anomaly(o, column, name, v);
         }
+        if (n > MLI_ANOMALIES_SAID) mli_putf(o, ", %ju others", (uint64_t)n - MLI_ANOMALIES_SAID);
         mli_part_put(w, &device);
     }
 }
@@ -27534,32 +28088,35 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before the
-   holders of a peak and of live bytes, because all totals are too low then. */
-static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
+/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before growth,
+   peaks and the holders of live bytes, because all totals are too low then. */
+static MLI_COLD void mli_verdicts_write(mli_verdict_writer *w) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
         MLI_VERDICTS(MLI_X)
 #undef MLI_X
     };
-    mli_verdict_writer w;
     int i;
-    memset(&w, 0, sizeof w);
-    w.r = r;
-    w.json = json;
-    w.lost = r->total.dropped_allocs != 0;
+    w->lost = w->r->total.dropped_allocs != 0;
     for (i = 0; i < MLI_VERDICT_COUNT; i++) {
-        w.kind = i;
-        if (w.lost && i >= MLI_VERDICT_peak && i <= MLI_VERDICT_anomalies)
-            w.kind = i == MLI_VERDICT_peak ? MLI_VERDICT_anomalies : i - 1;
-        all[w.kind](&w);
-        mli_verdict_end(&w);
+        w->kind = i;
+        if (w->lost && i >= MLI_VERDICT_growth && i <= MLI_VERDICT_anomalies)
+            w->kind = i == MLI_VERDICT_growth ? MLI_VERDICT_anomalies : i - 1;
+        all[w->kind](w);
+        mli_verdict_end(w);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o) {
-    if (*r->who.program) mli_putf(o, "%s, ", r->who.program);
-    mli_putf(o, "pid %ju", mli_pid());
-    if (*r->who.host) mli_putf(o, " on %s", r->who.host);
+static MLI_COLD void mli_put_name(mli_out *o, const char *name, int raw) {
+    if (raw)
+        mli_put_str(o, name);
+    else
+        mli_put_escaped(o, name, 0, "");
+}
+MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw) {
+    mli_put_name(o, r->who.program, raw);
+    mli_putf(o, *r->who.program ? ", pid %ju" : "pid %ju", mli_pid());
+    if (*r->who.host) mli_put_str(o, " on ");
+    mli_put_name(o, r->who.host, raw);
     mli_put_str(o, ", since ");
     mli_put_time(o, r->lord->started_wall, 0);
     mli_put_str(o, " for ");
@@ -27567,13 +28124,23 @@ MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o) {
     mli_put_str(o, " s");
 }
 
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.first = first;
+    w.last = last;
     r->out.name_max = MLI_TEXT_NAME;
-    mli_verdicts_write(r, 0);
+    mli_verdicts_write(&w);
+    return w.sentences;
 }
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.json = 1;
     mli_jsonf(r->o, ",\n'verdicts':[");
-    mli_verdicts_write(r, 1);
+    mli_verdicts_write(&w);
     mli_put_str(r->o, "]");
 }
 
@@ -28595,6 +29162,45 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes "device":..., and what a series is of: its tag, its site or, for a device, neither. */
+static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
+    mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
+    if (s->book == MLI_BOOK_TAG)
+        mli_jsonf(r->o, ",'tag':%s",
+                  s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject : NULL);
+    if (s->book == MLI_BOOK_SITE)
+        mli_jsonf(r->o, ",'site':%p",
+                  (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+}
+/* Writes the bytes of the largest tags and sites in each snapshot, and what grows. */
+static MLI_COLD void mli_json_series(mli_report *r) {
+    static const char *const names[MLI_BOOKS] = {NULL, "sites", "tags"};
+    const mli_series_list *list = &r->series;
+    uint32_t i, k;
+    size_t n;
+    int book;
+    mli_jsonf(r->o, ",\n'series':{");
+    for (book = MLI_BOOK_SITE; book < MLI_BOOKS; book++) {
+        mli_jsonf(r->o, ",%s:[", names[book]);
+        for (i = 0; i < list->count[book]; i++) {
+            mli_json_series_of(r, &list->at[book][i]);
+            mli_jsonf(r->o, ",'bytes':[");
+            for (k = 0; k < list->snapshots; k++)
+                mli_jsonf(r->o, ",%ju", mli_series_level(list, &list->at[book][i], k));
+            mli_put_str(r->o, "]}");
+        }
+        mli_put_str(r->o, "]");
+    }
+    mli_jsonf(r->o, "},\n'growth':{'count':%ju,'fastest':[", (uint64_t)list->growing_all);
+    for (n = 0; n < list->growing; n++) {
+        const mli_series *s = &list->grows[n];
+        mli_json_series_of(r, s);
+        mli_jsonf(r->o, ",'bytes_per_minute':%ju,'since_ns':%ju,'snapshots':%ju,'r2':%g}",
+                  s->rate, list->snapshot[s->since]->time, (uint64_t)s->points, s->fit);
+    }
+    mli_put_str(r->o, "]}");
+}
+
 /* Writes the summary: the checkpoints, the peak, the checkpoint with the most live bytes, and the
    live bytes at the end. */
 static void mli_json_summary(mli_report *r) {
@@ -28922,6 +29528,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_moves(r);
     mli_json_threads(r);
     mli_json_snapshots(r);
+    mli_json_series(r);
     mli_json_scopes(w);
     mli_json_events(w);
     mli_json_blocks(r);
@@ -28950,25 +29557,26 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
    Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_PAGE)
 
-static const char mli_html_head[][1570] = {
+static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
-    "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-KluCdDCPvKWg85POegQHJUx6Rh49UjFi9kaYqc1urzQ=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "dUPddRjOo/Tsap++E69T8=' 'sha256-Lyc9622yoCZxhNLmsiyv+LctW9SUG55ny0B1TPRgdh8='; script-src 'sh"
+    "a256-6YVBCp5eUMQcqR2J0LVIVmnKtpOCoQvtxaZZb0MP1qk=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
     "tem-ui,sans-serif}noscript pre{overflow-x:auto}@media (scripting: none){#empty,#top nav,#top "
     "button{display:none}}@media (scripting: enabled){body{visibility:hidden}}</style>\n</head>\n<"
-    "body>\n<header id=\"top\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label"
-    "=\"Sections\"></nav>\n<span id=\"chosen\" hidden></span>\n<button id=\"theme\" type=\"button"
-    "\" aria-label=\"Switch between light and dark\">&#9680;</button>\n<button id=\"open\" type=\""
-    "button\" title=\"Or drop a profile.json anywhere on this page\">Open&#8230;</button>\n<button"
-    " id=\"compare\" type=\"button\" title=\"Shows what changed since an older profile\" hidden>Co"
-    "mpare with&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,application/json"
-    "\" hidden>\n<input id=\"second\" type=\"file\" accept=\".json,application/json\" hidden>\n</h"
-    "eader>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page draws it"
-    "s report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
+    "body>\n<a class=\"skip\" href=\"#main\">Skip to the report</a>\n<header id=\"top\">\n<h1><a h"
+    "ref=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label=\"Sections\"></nav>\n<span id=\"cho"
+    "sen\" hidden></span>\n<button id=\"theme\" type=\"button\" aria-label=\"Switch between light "
+    "and dark\">&#9680;</button>\n<button id=\"open\" type=\"button\" title=\"Or drop a profile.js"
+    "on anywhere on this page\">Open&#8230;</button>\n<button id=\"compare\" type=\"button\" title"
+    "=\"Shows what changed since an older profile\" hidden>Compare with&#8230;</button>\n<input id"
+    "=\"file\" type=\"file\" accept=\".json,application/json\" hidden>\n<input id=\"second\" type="
+    "\"file\" accept=\".json,application/json\" hidden>\n</header>\n<main id=\"main\" tabindex=\"-"
+    "1\">\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page draws its report w"
+    "ith JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
 static const char mli_html_middle[][312] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
@@ -28976,540 +29584,595 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3796] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkvWtj2zbSKHw+91fQbNZLRpAsyZfElGm9Sdq0"
-    "3SZtn6TddlfVk1AkZLOmSZWkfKms//7OBQBBSU57ejZbiwRxx2BumBkEZVHUq253ES1kGThZenFZd5OovPI+n8fwLxKfD"
-    "44HzwYzf4SZcpltZDqCf33IlAz7wxPMlOZX7SyDGXwciM/lkTyREWapinndznMcHc9PTsXnUT86mQ0wT7nMZDtPEsO/Y/"
-    "H54dHh8yPKc1GmSTuPPIV/h+Lz4ckwOqQ8URzLfKO1wfx4Hj0Xnz9LZkMpMdc8zbJdeYYnOteQ8s2icle2QWyy0RzcRmX"
-    "ezhcdHh5hrvn8NHl+pPNsNzufyUjiIJ8PB4OEBlkUG4Mcxs+ioxm0OE/6pzHmKerLzdWbnc7ieCg+Pz45jk+eYabrIi8C"
-    "Z5nSQ7WIYikc9/1r5y28usJ5K/OsEM6rIq+KLKrg2xfyt+jfS+d9lFc6kym6DhBwetSi4OdFmeb1Ki6youxW8aW8lgF9V"
-    "lmxW+2vmLJ+upoVd90q/SPNL4JZUSay7ELK+rK+zlZVXBZZBnCXJPC5WxeL4LB3VMrrUfdWzq7SulvLuxpLy26U/Las6m"
-    "DQ7/9j/f9dyySNHG9Ryrksq24pk2UsExh5nRawMnnR5U8yj6W/stuaycvoJi3KoLqGXl+u17MiuV/dpFU6S7O0vg/oMZO"
-    "j66i8SPOgP5pF8dVFWSzzJLiJSk/tJX9EY1VJsCn8UXEjy3lW3HZvy2gRzEoZXXVvYcSjeQEQOjha3B0MesdOdV/V8rq7"
-    "TEU3Wiwy2eUE8V5eFNL56RvxrpgVdSHepDNZRjggWiJRwZ9uJct0ThV2oeU0gt98eQ2JcVBHs2UWlfherSeXaZLIfLpK0"
-    "mqRRfdBXuRyL71eFGUNhdYRL1WQ5gBZKazhvIiXVVcNflUs6yzNZTBc3DkALmni8Dh5t8FQ+Xu3mM8rCWNb3K1ny7oucl"
-    "HJTMa1SPPFsl7RwFUTo1aDj84qgwjW2GoY0YX+2C2jJF1WAUzoSIFO0BsC1Di9E4Sd6zTvXkoEzWBI79Fd9zZN6ksGHu7"
-    "oKl6WFfRnUQBUy1KlBpe4iGoQ/LJSjdrLjQjOV0UmuAwIblUlk7Aul3K62hocwYddQ2u03U1QWn8OW2G1KKqU4Lmq0/jq"
-    "foTboz/6A3Ik8i44HOmlnWfybhTBXsy7KQBSFeAayXJ0AVDIM2JmCfeWA/PhDeBBxFEWe8f9m1un6xxhiu//ybrA1oUxX"
-    "+9envXlgFac9msw6PWPefZ5HznceN/pjzJZQ/+6iGiwV91efyCvobQTrWi/JzIuGPIJbNefx5dFJfPVXxrwkQYBXvId+x"
-    "ex8idgqZtJIF80cbplB7qar/T+DnhvjaivJlFmWbqo0mp0ewmdosFJ6D7iAhsCn9vVKlBUMN/qKg88j25WONpg0F5tHCk"
-    "uWINz7oJoWRcjxnJAxlR7WI09G1Slo3e/Bc2jXTPfAM4hrd2OsakK1cbhlx5scbnaBmrrIxGFyyiBies7iGVa+GV9HaX5"
-    "qpm150ctSKKR6q71HZwIB3OsK9i10PeV/jagVUSY0586OgtXRiSHc2mAoJSd4K2K9mAZ0qYiq1h/ZNXaX18OW9uBcBFhT"
-    "YWcBr3D3VuhGSnsGiy2vjy0q7InY4PqRPn9LU7wupcXtdyxzHbVp23seEQg38N8ojdPL5aA05wEn6O4pqfP63SBv9XyGu"
-    "q5F73ropSidyXvK9GriyKrHKAMiPm3sWUPeQsexTy6TrN79RWT/VEzut7pEHfINeDT6EJuo1LNV+0gwGopaP8ebiwhFvM"
-    "beCa40BNAMzLQ2OmRCf1cXi/q+5XOPby5JDh0+tYMHh7Z2Jb2DFB8TKPdRShLIyu16RH2k6i6lJ+idM8BO+2gP8C59LC3"
-    "Dm0XTbMPN2t8hGh3T4Bqz4EJAhpnwe2QO7wNOfYSIZwAO3ILzNcqSytIr+8zqbBNA2GDXmtC+iN7PwyOtzfE0bGpF7jdV"
-    "Zu6q83g9J5b23XnYvMc2qB+eNzClht7RTfZm0XJLnpPwGNlK5Kd2YhN99vVbeDajZoi3hC3PP6Tfp8BBaBdlvZawWRpIG"
-    "pQ9M621b5t00r8w2MmckR0EifRObRRybrZ9OnNyiahDYQPGUeYjMnKIKIWrtuxtsPjRwi/VZtTXUdZZjo/y4r4ygY8Wvm"
-    "NWvo7YPWxhSZM9udzM+Cde7IDPaw1NoQp2iLJW8yHyW3N02N9i6MyafqGsu8I/4AIdA0pQHZhmMvrvApKuZBR7SH2IV5G"
-    "QIPI08GPN8QeCORzfTGYl8DQaVaBG1jt4O9A6N9EOCc2a31Ks7E1MqzOuZQRFHucM5tFwEsDGDTMaKugM1tto4QdTEavq"
-    "qHfDUdcSpiR9Ea2uSIL1KyVI3zm9P+Ms1UjB1Qy2mT0LGYlzWE7IhwgdjNsC/MH3EkntbYOZNku3cWCfceefl1WXjdjjG"
-    "aA0pa1HBGK6yv2XzHg/ZESXLryBpB7xahXD4Vln10UUDfUWwC1XlnCVotibFFTWO5MXsg8cXpZep3Wqz9vaWNerRr+tOl"
-    "1DWhT6PyPCAWYR3GdJqeS2DbzG3S67l0uWyyFpVEprrL40us9P3R6/efHqjeQ3feF+nT0HD6dtj7BfF5GdXxp18nbkwQJ"
-    "aBI48QucAlgkb3B4nMgLYSNsgAOAOFGXQBEWUQm58N2B/efrCXuUwDZ01cwt0MwdSIl2w65dacqlLGVQ9Qy5vWdYSO0of"
-    "mkvKCz6undRyvttlKJpka68Ny9li+XfvYu42GP7tI03FJeqWkDxDDpfe0EWwVzFl2mW+FpwsgnZ3xbhVOs94Hw1Ju8pks"
-    "BI/9P80qHBe4oEWQwXT66tA/tr8kiLVJFw8UiLyNRs8SAGO578Cd/biy+j8q8QzSPuCQli0CZwhrQAh87AGfRtfPxct9g"
-    "iJ1iiY5WDUs4zU5ezEPzbi+7SavXJ2X5+3JRaNcwNF19kRf04uaJxAUQx1VwYknLIE/xpJYgG+6Yhva8G20CtmfIWrVjb"
-    "Y2x1EnWf6fweeABA+nkdEGx2Z7K+lTJfs+z1ySV6TF3S1tH0HUWjW8KcAlaiBMh16M89HNHCNJvmxPBhw+0cbT2HoQgju"
-    "94uDX9HqWCelnpPr7aUNoRCUHlj19XfXVGDGzZ7gjXQf/11HOU3UbXBgTbaQ6DCy/gSVo8IC6Cd7v1IaRLjsqgAv6Xl+v"
-    "MMiHpF+gsFP8/6N5c72AqGJmziEZUD16SUs7dpfZk2aqjuPS8G53FUx3cqDdckov/5Fh4+gkyszWuUeI1Qt0GfuDEEfap"
-    "BpZfA2LeQpNkAvHDMSZCeSVfQu90lOqlvF61veIiCWtPU0prO0zuZGHXpkeKfFDPVSDTENZ8YdSgsMulDlTp0J5f1Vw8E"
-    "HtFlM8L6hC77qNFlb+hFRlt6s0Ef/nze7/cPafjAULdB9zFtBmlysr8ibpCWA2QJApG+kr4NWtUqIf5NVp9sz5KCLIUIL"
-    "T2AMfDzO7jfhpHW7P0ODj0Gwg3LABmJtfCOQf5Z966jxQ6RQR8NkGIN85Ast93wZhuNMoIECib7jyyxgoiNPbSp/FOII5"
-    "HzaJnVpi9ba7ipI/h/4GKwiV4xnz8qB+5S3EEZUoBvIHruXHv/njwiv4F4X/+lNon/1zOx+1TKKLBIVlNp23XAVmlU9gT"
-    "EarosvHzY/8QiPnrmtAlS1NankXQd4QAanVEWLSoZ6AeLwKzrS1EnluaLVV7PNpSIiMZ2TXR9+SfHRoP",
-    "RY6uwoaVr4A0q1RTcIoTNocUGVd84xLB7rQ//7AZ02ub2evaIKsB0JojmqLrUHJH763Bweuy2GAGt9kNNUX2PVUNxPrCD"
-    "jVeHUQU0CFudfqLOgWsqGLSLJ/KvlD9slUeFq4MLvLFKRq5/bHk2kcCfHldwU7TzNhoEoI1b9R31dyjR1jUqmJ26XH2iK"
-    "SQZTU59Yrp7COtevtpC+73aOuc5HNpa2j9Bb8s8jYsE0FCapEGKRg017EQg58tqB29AivJd/ARQ03JDJ9CW2jk3MOa+aB"
-    "59tDFgSd+hgTgHmrpjfb6De8RRcEAGD3RW0uzrwwbK13XSS/McutfmABStdYbMkLX3AvJTyOZeXABesU+8iRk2QsXQZix"
-    "QD76ll10nso7SrC2S0imlOuXZPCnXxhfNsjkAj4s7f0Wn1o1UscFhbrA3fBAKJRw8NiYpic87Ga+ccvFZBEvNiFGfAvP3"
-    "5499Z1KlZX/TR+ZM9ZlF+zDtUWOUY5aG6HjFmkSjOt9Wt3+CjwIWyrBRXMVgU5fe0oWyHGbtDtKOMlejF/tPhLX+1iTp1"
-    "WNjHpp+mHNBD8qCg6sjho4P+Fo2JFumCYhMiACKbbGH8L/ZuYqMs1pC1KVQIgtbygDjliYyiG6KNNkgY9TEY3ifOkVGPN"
-    "bsATiun65okMwZaPMheQei2xomPYuupZaZ2nzYXzJ16CGz+ZcF7rYWfLgpch+3D8m25ClsC1V7Figc/V8gyl38mKqyk6X"
-    "BTM4LOq43NKt/GLmW3QajKngY7D4ZVLVtGjM0A7LQkz5r38Uj7NLY2qYT/xfEQZvzwAIh4wViiWYBjo432e7PZxIhrw3l"
-    "zdnq5mfmejekTJI6lKRkTksa0VNPxVBJ2I+cCH/yaGb7pFhL0FtnxevPoePV0iho2pBpvi4eFdZ08SiLSqPvJGWtraokF"
-    "ENSlCmg0eFGESsD7rsOqyMUplL7TBncqIxtomS0lKybWP+fM2V94aRJ6OIoblJ56zpxFlVV6JKBhnt+hrKUSsL1hJQDSI"
-    "K/qvT5Z616uOmNWpTQcH52OTz/+RKofXwZ5RcyOTuAhP/bFhJ5k8YSmkiiOuoC4g3dL1QS5IQK1RtV/tnZQteNthzu+Y9"
-    "FHWVO6KA23ek4JW6XRKJKvJTCmQEDFl1Aen0pnaQEsaTc//z5cPBsVDEfclcLJ507V4ACcsi2zAF+ANhqmfQ++6l5cdLK"
-    "ucWBkjqzci6LLBk5aY3pMwnAAstAYOIgbXBuo6rdE2g/yrkTNBinilBhUznLClo6O1jAwB6Zts8em7drCW3d29P2llN41"
-    "vjFoe1ap9dy9/S9gSmBWaplJRwZxZe6f9hGDeQTZqWKo0z2nB+h81iPg3pY7HqtEhAj6UkNPoNZkJlTlM4izaG6P4riGq"
-    "pOSliFBRpsOlFZwnSRwuoaOkfVMPIRMInVZXFbOVGW4YzVzmW0WMj8b0+R7p49ST/qNJ4m/eoUcxhpsXgMzr5BXlTlgDF"
-    "ItezQ+7RELgM+Aoqses6LZnwwYAFAFeWJAxP0bDgc0XyYcX62Nc6R8yViPSry/jKd1x1+v42yKwDx4pp74ABKpQfhfFnF"
-    "TiajG0kLcv03JwpY9it7kn7Ad54g2t+XMktopTDjIxsxugI+E5Y/dzIDVDCwBEQB5EChy6wGcCKnSu9qCWj6Emcdq70EO"
-    "ggi2d/sPeFPu/uviZEBYWVxqUZhpezu/gsHuDUEa9i6QFol/mLPeBhEemFHjNSy884njACPiA1g5V9dFsBrO9FnWBOuEG"
-    "AkzJg78yUsNBHskQ3/uKpCrThtFMjb2gR/cz4YSu0Jec8pPBfvPwHmX+NC66EhGoNeFHFEKJBWjsAPwRMyQRHCu0kAH+N"
-    "sWeG6E8akuftM7RZmYmEqAMXc6WxJIamCnvOFzOoIq7PAhrhZnLxMVlgXziuzZL3P3hclHiTDFMoFVm7tS16mrT35N5FH"
-    "dNGawx/xXSENeNw9f7RbGrhBRDFHzMb8UjOtQEfzv4/XgM3aWF9KUMuLz4/1jmkR0J9iWQKa16sLeJkIBSIkRY97DtGG3"
-    "bCAVFB+tgkGI6IZJOtjOuxtg+DU8goCnXh5vWQlIaEE6hAwVRf/b+tFPGhrVl5yCk/LG2ygqh3Otnt+fsBDXadazqAhwg"
-    "GcmzqdS5qgJMGtnf5dVAWout3HN5gACDGPeWGAt9OYd9en3f3+mwwEiFSAtFvdeavTiLfTbxpNL8oCUCgQMMLZQHVSnFE"
-    "6i/xbrF9Vg5R73YZklUTtM3dCC4asHGf/Wy0pTq7V1AudRm3pt79VPXIy7XmkBJ5EfGS4LxYwYY46oNYb7e/NXB4tgEy0"
-    "B/TeJDIAvbqU8RVpqLh9U+iTTT6OEC9h+pM2TlRJNFD18vfWZwb4urU4lMArg48Aciky1eir85dbYEPe85cGF3/z5avAG"
-    "Tjfpi8RIw36wyPnZc/5mnAfI0CHpTXE2gTlpBtBtNRzviuQfblA3pg6s4guiNX/bC7rGCRQRm65yqWYMsIUqh//xwV2H6"
-    "E4jWt35Hl+eL6aL3OehSr3pI8KB9RMhzNPslFa5YsqfOvVvesiWQI19EVOr6gP8UUBGWvSR/kiCtPw/K2X9vgkKvF7mcw"
-    "v6suxnRZMZvCG9MOfipJqmsOOhnpRheZBDZGX8nMWnv9We5mYedXkHgpxB/ypL67hjY+bfPjfKJ17e7lqzC9lvSxzJweO"
-    "ZwRz6PGAUsQguZ+SUiRcSC81zVYZbAKvL4bHJz5KwvVbbrucZNOHh8nU75WIeSvp+SOufHUtozy4hq4TkfVFvKzpFX59g"
-    "RMT5ALnBBILPYvn/XERYK+EmsigElGNfG6Q97CBexw8jjOqPyCX+4Er3wtDLOWv1zyS+zrM5a3zM+SAjo7M8t1JXD41+v"
-    "u6dxlVkPDwAI949ioFra8v4P0C3/21Kfobfq5FpVc/D+v7hYQJk715msmQ8CSAlDvmhMB1YeGbPKqeJt/+fpMKYHFhoMe"
-    "HJT/4tdO/m/S7p1F3Pu08OejBKGsv98euC9OWhvnDg9u/cztVry7eU33e4ASmNSwfHqKHhxyWA5gXWLLNioTrmhUC9jYo"
-    "xkXn42cfO1mQ0i92Y7ZMs+RDmgAUw+oHF17x8JAChAM8BlIs0vgqWF2leRK4tGyuuImypcm3FtRyAD3Zi8YX0OmOdw0bB"
-    "UEb+h+4HX6GCfKDqON2doxjEQE6hAqzZhy9p5Nffz2Y0gBgxVwPGRrSCPiuXvZFFcrwXDaFvODXpPPQmgKf50D8W4YTF7"
-    "kdV7BgJVzDOblTkefhioEygCr3EHB6ZXQLLZvHHkOmYLY2QESxNxDIkGKRt5yrR1CKsgfsDr3Zz/s0mX8h37qB3euKAVD"
-    "kGgQLAnIAcAAfLxUZdOBf77//rscAls7vvQmkThGe8LOIIUNBgB5RdgEb78K8wdD6fif2NxGCVOMcIxra6mkAe191JwNE"
-    "lU4k7PepXUmMlWR+CZuWaanIvRjRU6wwA8Bj860v3gLy6ZFROKRyju4fgOHi8NwqI/q+v1ZwjNyPGuAK0ZzusUZz8Yh7M"
-    "g83x6t2glNA85mspf4k5muBp4+evzIDobmEoRR+dt7f358DGIh/wX8JIgaa90WECDD1J32Y84+fffZRrGgDffRIIeU8We"
-    "HkrP2Pa9hMYkJ4LhP4MwXM1aCa+0qjGjXA5QL2He7Wmndk1cMftc+qHv3ClnDVvoEU/H14UPkSuagvAwmIiZ46g6DPuxg"
-    "ywg+gC+zJ7P5baEFD1FWaVLC2AvZXMJn0YV36U6F+pwLFpApqoR2DD+zRC73p670IqA53hLfKC8",
-    "w7gUFRM9BLnhXcbu4aCBwg4WACO4f+P137Dcj/q4F4WB2AdyQm0Etaxco3qzf2cp6E/f2CH5Ag6CRPpYWLSj+iZbQfeEU"
-    "IveIGhK4at0cFX4XsUc97i2V16RVYoFkhWnzVMyAdOBsP4eDsDBJ6ADBfRvGl5xUiQt6hUMQJOiKR4EyiabjXh/ZgaifV"
-    "FF47oYH5guDaaomgq9ZbrEIysYn99DQAL7LI0nqMs6Y6D5AIneT5rtZ+0CSrVXpZh1Q/9FO38F2NXA2gJ0jWVVdjIhaVA"
-    "j9FCjgXw5xkmBMV2oNfyGCvvw7kWlxUun5J7EoVnr/E+QWeBKkk8FsevOUwuYA8q54qDZQDCFwxybuDKSrcYQYr/LVAI8"
-    "q3sSFgZsJQzOwUavtbqKhEVFQwV0YQlYY0v6XCPjbayjDvReWVxA1BM34a4swCFsCuAJYY8SeFqx8ePJ3ho9n5uE4OkRE"
-    "gUohWJGWAzV/2kPYw+yIMii3bfE1Q9poX6CVtN36b0nTeQ50pJ1edsBpfeyoTIOY+fNHbUkHYorj1MIssy6JUrJMY+goW"
-    "IkCPyJCNIgu7WYBkD4sRmuLaXMZn0c4hRRtDIiQQ7RxKA/VlvslsabxUIP9sCM5kSis2Svf3gblFbi6FxQ/T3nLhZ7xzI"
-    "QFXOg7TcU54I7W3gbXgc6JTDR/r54QL5kB4cCJiMWdsylMwt1HwL96cufU2c4R8gWaO5gQr67Vv9lS8BrINyIO4B4JJvS"
-    "NghCnNpWZrN0ly5NP6FF5KE8+ZiZAoaqIIXhkiw13j4UvPMDdITSNh2vBHkYLg/f2yRdgeWfpcabX1spd2wwqUZsSIeXo"
-    "iYGr0PPwXmWprH2c79rGXiOUOXgZSpyhAaVBgwQg5EuS5fOSK1ZcsTMJzxXon+NXizumdoTAODU/VmuME5/itN1O1kzbI"
-    "B/LwgdZY93MZFl7mAZOcGOwREcQshRcRpC19Fo0gP8w8ZAUI32yEm1BKBsAxVIOuEZikGbygGQF0oFlB3zA0OFXiStw0C"
-    "Px9aJiSJfQtZBAawwoGiVpDk+h6yxxm4wKqdIHbThRlcTCX7zIwm8z4R4M2FGq4/gSYF95krxpCdgWEzJrSnwlsaVYKWl"
-    "6eGtXnmVQF09yz2L+ftejY98UrX3yQIdAOkMNm8IW322qN39BjC+n8q244k8LA73soQaj6g9SEZfxBBt/PfpNx3YuqKr3"
-    "IvQ+woWmcs0rXioga4HrW2lGwdJLqhC+vRNwjnnMpEph6DfqbEFT6c++TQAiskLXSibXA4h5eEWkSfm+BBDDFF9Y7ce3d"
-    "dmmif6WW9S0OFncQ9Cb1veV5/+HB8Mmw6Zk5Q2hijBP3mP+12NJ4x1bVAEziDG7OyRa+4VnUyfT3g/mocT9sZrMXATX9V"
-    "6s/tlBf0UgbGhjSDWCAfb2X6RXf38+Y5YOGauDKDlAifHIApLjZJ1r4APlZcTG8T9TbGrdRRvi+48VYIT4CblY1j2NAkS"
-    "jNiiXVOWcOAfIiT+7rTadohSqk2CbdIIGg6TTvNYDIVEOkuApJvdNQWJgyBkIjOplJE5jT0o5wgkVxfaB7CM1LmO0r6Ha"
-    "Lg0gbDsKa/BuYfGD/h1M/mtxMG5YW37pAZq7gFzZJ0dASBUCiSYLM/SkCXjQZwq//12gNjkiRGgs3RCRk9XnzidaHIX0w"
-    "tOiX2kjyUa6F9TJnQT3LlSQe55aofVXZWj6pBnA2HE+mwRP4RkCbh+c5cZuo+0PK8x625WSqsX2v1zP53np5C81TeoHCu"
-    "AI8v2ELFHrCo0fvl9rXVZgd10ZfRQ4zvJqB3CaI+QeRDs3IzgdabSaV2izPJ/kUKa8RFoycEokSyMcvNWRAmUVY4x0Epa"
-    "gn5RTlpbXh2GnkLBwpPcXAlo0M79ZAT86KBCrjY9lbEM9Q/hlMJ/UUhKbbqFIpfZWCwwiRBcvmAJa0wBHsCCrcpQJ+QC+"
-    "QNwaIxfIMuJCQFMtZDQma/8X6pMyxPpTV4BXlW80+IunKQ9kaUncwys/7o7zbbZCdBtJ8KpBXXi6A4EMHOvCM/YiwU/gC"
-    "P/CCA8A3/IVX6iO+0wMkUB8xgR6wAPTwAQvAr+ByyI9F1Fcthq6VEB/2rT3TuwvtvdqabdKIeLmqzvfRoCbNl3KkKzJ7R"
-    "yXg9OEvk/QC5uxuxPPVQ9NxDS9lj2Ob0Q8IPxGC7FmJf8fdQTBooe6INMtUiR9BbwtRdEIuahGYpKVcV8ycVUu1Na4KFg"
-    "GERa/Sw0OiRhthf79S4wvDQTNoo7tlFQIJlQ8Pq0e1KhhPaw6iFJEt+GUTqqC/HrHGmGpAmpMbvUNl9A55o3eojN6BQRp"
-    "QLf2qOcZxsCRToArDEnlHfsGgVsAc50w+qTBCVd7j/mACbouKtoVSi00AA9U9YtIqz5+qxUPqjdsXG+9yH1BdTPV2K/7V"
-    "mLOW4bAvYBsePW9w4zJv40bsyNiT1L6k9g84EWarCs2+rX0xAaiehh8o3N540js86fQGR08r0RscPq2mwaR3etilZ0gZQ"
-    "opCVR/Zh/3JCnv5Gm0WvUN/7TxZFRvv9Xl/fNgPhsfHqGIzHb7MWYMC8CJ7s6I5/YCR1KwqqFFeVKkfemgmO9LaEOBvEC"
-    "oUVnh62FHv6Fr8CgDxRe3BpvrH8dNef/C82+sfnmx221Mj7h2dBL3nR36nws7qxP7pcYBe+5h2WUNrxA/4Tw9P+ge3sjW"
-    "QxcbM18UCZvhb5GAM9wyppTR6Plg7/2ktOwM8j4LFQduWA69WW3bgj3BC7mQVvijL6L6HpkveikcawM4UqMCbGGkS1W+8"
-    "zcaAogMLeZajEoB0USw8f6R7mIYld6NbK7yShcCU3sHrnf80ByaNMcjTfKRWBjoySaeM6EpfXOcArFKUIhMpDELEwAp3B"
-    "uchjGljO8+hKsJPcxBOvkHDVW8Zni9V9WcD5N/mZ/0x5wpUZn2kNScYKLhd2DPAfc/Pw34j5nlcYDKfNr2/CrNO3C1p/8"
-    "AIsOkse4+GzyEDkOCkd0CrUSCEnuNKNIzKVXeJ3EstuwPksdsqKjUbfqk2Lev2U2g+g+ZHWl0jexztTyajvQjQ4LIG3Iz"
-    "qQY80acWV1D1K8ytR0anLzwgD4VDoHNRBQN56ZAA08NZaOAahpuuRmtjuUAxoBId+q3KbGbg2MoNAdehK6yVqYD+WebK/"
-    "v6eeSHlTIUReZMUsyl5ki8soLMe94XEwENKaX9jPyF2oNOo/Vt50r+tF54fAusD09o7VFIumwZIUsfZ6sTXyRoUdKHdk1"
-    "zrA0R762PBGF0+gh9H58Gh//xr5WZ7uV9JTBCXqPof91zmiOg+GmxUMFLZdGlWsBJpVw3ruScBL+/tLVMguF6iONfP6n6"
-    "3TSL2DqMfzrACIqg7wABkFbVEwvujddeoDhQiecgqupWYKc9pBXhSeA0CchUiLzuCpwyvu80GB6u4LiSoeg9+lf4YH9eP"
-    "/sABPtuB4lBp8fLK6Q52PA6hw8yOgt2ZIN1Vb0/1vOQEGWkbVspRTwl+E2oycUAD7JnAT0OF/du/5owbFW4CGhKlGwjRS"
-    "e3xSiReoKYYP/lRMXDZZc0VNnNf+YExficFEyx02o3IxJ1NbV3gl4EC34wYlYBX31+VwOBi6KAF2oKiZktLHY3iuFcj5I"
-    "R1OUAdcqzH3osglFAZ2x+XsiGKtSqxiae7g6JwkLdl6onJ5KLQ8wN7LrJKOGWbHi/C82BUOSGIpyL8SpFErP4yIrb9cca"
-    "FTD3JdmSD4QEmPQLDmd7s7UPhWmY2hMWRuV9MAl56EbL6/XzPq1QKhPbC0xix6PPDI5YhbtnIyi",
-    "+/uHNpvNniporgGGrxrZrUBBxjAsmoGGTFPMOoIacdd4f5693LguJ07u1Z6rH4vkVJTZb5aZMXz1YYNZD7Bqp8+uDrrFC"
-    "UqA/tvzXYmENZoPazFTyDf7dWaOSH7ioaHZTTNU800tkCG5U4l3fkHXrMOSPCfqr0P+0Ztt9HPiLLe4cGTUB994eVMrro"
-    "DPKdiJAY4fn//W+nBfuaktXAykC0z5Ly49XXgfARcgRJriQLCbwVwJK7j+r56FPjcjPpW7XjqY1gbnsviLCJIjkYRyArA"
-    "oQGXnFdob+1FzSwgskJ8Ob703JkrVnVaZzKIVBf51w++8PiJWJrV/+CYI4RwdqPqkQO0t1qUFCzhPbnT4RGWv96oEI15j"
-    "NR7MtZcxEB0j/AofPTSk3xeBIxEpeVl6OJe0SPjW8Bd0PmHB+xygSoMmi3IAL3PUlfodMIq/eGJG+SQ3yeqQ4dN7NNh+n"
-    "AGlBxgAsGkmdf/bpwZbmDOUQ2gU5fptefDxL8pbmX5KqJaJBNJmEytz7CL6uHQ2iJhKo2MCiwSqcfQgqRUok677mb4uGV"
-    "I/z6yz3agMSUL9TcP7Oqx3Qs0OOCjHuyEPwapP0kATQbSYiQQa3r6C8qa3FWbdUJEOnaVySQj9goQikKIwIeg80cPfU9e"
-    "sXtZiP3gJkjmgY3wrWenCJespVwf9gESPRDWBTwATiwOWGAjMSVafww+oqcWju3J6rf2HGvtA2QlhaWDcDB4BdUABj7q+"
-    "2t6/+IjKo9bi36ft40GQEQIQ5f8HL5A3AydJy62Pw2Qv6hYx9hk+mmBWdDSAP5wVvPUI2+w7wE1+R2vKfJGzmuXhf1p05"
-    "GLvA19anWBghvLmWaFVxT5olijegCWkszCmnMB1LI0PD3BHYIZbnd/FAGTjuiVd2DkG4UW5Kt46ZUOea3ZG62kw83Jmuf"
-    "/2viI0AL0XOElsYeSIWpmiWKQj65PzCM9hnvqq1iQ3AZPdmWzfHMTaqyuODr9qujquEnh0ylE8KgAIP0NULO6zL6V9w8P"
-    "NdCuOlKPUVbDk0904+B/aVWMrVijuKrG9zkds3NTAf2gqoHoTiH2+op1gFpyXF7ydnB9wPgeTQqw25S1wqzApNt5+y7wh"
-    "VSoiqMFgL9Fv2ggVMMGDvIFkBIk5g3zoKpVh/YYtJ+Q8Rfs69g6ibgiSRjRRR3uDQzdsNWkBrVfyPolbtE0v3iVoVc8Mf"
-    "iaJ5jkvZhSf+minnpeC53wny7qFxbTteYeAENzlUhkohk7SPYFkAq0ZVksAAzJAxQNyTDOQhbNZObCXNNDx205HTWuQso"
-    "NBb2QP+lk4grlxZ6gSQ4OFRWcKu3H+wXyHO51sayku9ZZ0eA5sGel5l1P0gNuAoSSkZkqctztsZtXWIxdVYtLpoxjYhRU"
-    "IVEwNSUmogB8jsZGgOVNy2RXSyZx6ouAWY2vWp1p9ULY4iwSwRHDJjQFQLgHtUSw9wiUEK/CJOp5oI0GXZplyzKopG08c"
-    "1HbGpNEq0csc9a+YQ6fSG8ycV+rorCIiPpdUSEy4XN/dGVBpgD55h+YmbMzsa4P1XaYHblTrUNc0f0WquR74nJdOodRJZ"
-    "HbFSvyyNC5yGFyIxvp5jbyvccXyFfxb5PvwNvYcYYHxGKvlCDj4iGCTKigIomV0ikyElrVQKiosanQx2Kunl/sWFHWAY/"
-    "JnvibDeQ3sQS42X1IJ6F4IuPu7xujHZZRWyIewoRi1FGNixazlEEZXjYGAC2TRJGG0fgPrxQZWgxm2mIwMHXxJrjfYRrR"
-    "nI6ouSDe3X3M7UyxDcbxTKD7lUzJNsbIaAGgtMS5KOWtcABGJezpMsqvemj9qlsozUHK+OPP2pGHPK2UoxIOkDRDjfenI"
-    "JceRKERmb4718U13SdTF4Dz2N7wzkv9dQ/4jUcrxRtH0FcIklR2ZkvwKE3PDx9EQz3WHPJ66AlCuot9IObklD1SuXZo59"
-    "65RYemnb1la3z011kuEA2SY65xw9WjjtSQYc4ESKM5dgJF6oGev4/vCZzIe6CKrheZrFBfjNnGIHVgezRzKM1xst9xcbH"
-    "IYwdeEcetA+WU1niFaeGy+tjxim3pcfxRaP8pcpGKnLYQqadypwBZGAESV8iFsQFbTLUj7O3vp+d8BmRmmTQpabfQrKSq"
-    "PGWucuxaqwrDIdPmtXMJeNjRRmiwgmr+irJV77ce814KDIUy7IaacRbwCzpOYL5rj0sbvweX4l6zU5gugB6Duql4WW+2B"
-    "ElWC3GxzMghw5lJ2Em3xE9/9IWtykatb1PL93l2D535Q66dksgjrjryEAHsSPbudCzvTq2j0E6hWHnVCKcN1rrbYWG9ws"
-    "UIKoF9qYKafoMakZOCgSB/eOiLNus25/AQZN+LxD+oxra3q6MVJ8ohH1bL9oVdjwqt0yIT2sbe6DEEqrhqRl57y4eHJcE"
-    "47tE1kOoEvlJNi5wMWRW9D6/UK7l7wC4uMnoE/qbFwbg/YIwM9AxuKXtQFiYhiYpSBBe3EbAgbUGH2C7adsBbkt64iJrx"
-    "kSMkIB9FQYCIT0h7xUICxLwExA10G5iKtYC8KpIPkKoXsNAOBSOjfcoObc6wjw2g5wNkpqt7sFpghwK3klEZw2iICDNxQ"
-    "FLFie0RcipV63YK5tg2ZGOqm3oK4nUhMj5ZQ9OMGBh1lCWW4fkX3hKWB6ltXfy0WOjCHUzVqgKfdRC8mOFSJB5ZHM3Df7"
-    "O9gLcUVz5VtauezUo0Or5S9TT6VHhXjZDVsck6fXjwmnJ9aBnAgPIJk4wMf7HBxteNxQD3MJ5cTfEQ9EVdl+lsWSNDb10"
-    "o5Arl0LFEdo4ZLxznZjWr5V+p5IoqUd3z0WZFB0gJ96xRXk3hC2lswibH+OOP7BaJfjmAEdEZFvDHvyVkXytsP7vnE0Xe"
-    "YIZBREEcZW1YZpAKC1FsijEtYBBRS2FQ7ODAzvtjYI4KIX1ECtpZTSGCnht8/E51rVkv1cXeR7FjjyiGBRZbLFS848Zin"
-    "S8+YyTCZdHy3N5hG9YkYgVLTlyE2rGCfzmwEr1hjCoOzuIi8x77OxLnsB8VctD4RVfEUQAMDoIpEykavN+CPFXcotj+JU"
-    "p9b5Dk5LL0lHaeBuIS0Jthajgilx/KgAwiPXi+vRNuN7jRq8qbyCkf/VZtlzgjTeYhUYMKvRK0i84NCF9pjKaYFTAvbMC"
-    "D9pCIjonq+nTqpJnIlx5Kk2pCfdbk9tXpyaVURknBRGNy4TbGXconybxYtlvulK3vJ8q//K8WE5Y11RSNn6AGcp63/Z6M"
-    "KxRmb2xDp2w2hW1yiIJPNapbYhvhqWDWDcrqEDI7G9ywC4RyaHYLpdgX20hCrmmhVnwJtLEWb6sQO6w8IsQboNuAMZUip"
-    "bgNlIcL/a7Fazy60q55sHj58noGci6AD+mU5Fn4HaX03r745cP7F6+//PDNdz9++dWX7+DbPwaw3P2xDL6LvhO/b1RkXA"
-    "BZwWkg8Em1w7JFoFKIMD5aZHAaH9RTIpvZTPKaFMalmHkRaX7Q+9bvLdJkainYEZb/RVBaKYMvVR4VypIsuBRU/kupLM2"
-    "hPmYUfMKsehiH3u8gNylvRDJibFzq/td2xAOqhTkbh8EkRHOSSTTFDr1uPFCBWbfe0GTndxB6EB/DCz2qqfJ1R0fsnRn7"
-    "qOZCU5sYRF/ldkTtVdpXaa25jqUy64n90ZL7VFEdaNdsEsiYtqlqmaNMm6CrEwFPMF8jcWlceiJhipLdrd/69oF1zZtZV"
-    "K3q6AcmmIaKNsJbdnfGXAINziPNVhtH4k2PlLd0/E4CbeEhUGTK5jNr27Bn2oa9qVL58m6Vm3np",
-    "5L5ZbzTjtGqC3qvJKvW8p2u0Iq79jdZSY2zUfJnEYj4lvwqqA4CxRCPKTM+QX03iqfKzyHq0AuOPnvroEMhxiIqcPU6oB"
-    "yz5RGuSXUF+uMbrJxIfxNwdJTGjIPEM/dMjVQPeztouvGmAqUjiv6RY4a4KpOLqKzRFVVj8X4DF6eOksRS3mP81gAciiL"
-    "3fvcbVF6BlD3aG8oclK1jvdzZI0HvNHJWQb6wvvjOWAUDhPiAqwYNGclBuillOzlvOM636RRG2+kNpEbl9icanLkJzs/G"
-    "kEPlUn/u8BB4AJecG7XQ86JA1lk3v3uLh4W1lK9jrbQHrdzxJVebXEb0B1UGZAYYxo9NkhFIsYpQzJP6Qc834d7KYAvJN"
-    "hxpELNyxQsh1j2JF7Bn8znqfEjK+rfb3oz3tGvFkVa6dCQLK9GNQBoXyeHh4oDq5c+644CbQ9WEctZwiPmJRDDgAHCQe7"
-    "jxZSSOhQW+og0HZ5FDQ8zZvfONI+FYOcmbZLshuEJmn2vKvF2iSqfnTY3OAqE469eL8uhwOTvuO+whYr9boF0gdy5saQF"
-    "4ziB7NsO2zW+cMXpR/iPJoE7MylfOg6Hg6sMD58dg0rQ8wkUxor0CTD6hsTiwxfwD5GUYXZZCBWCvqjfqG3KEvXtBOYju"
-    "1tKJfD8MvKOccRolj9c6vgfVdOe+IH5qt1MDLC9xSgZxcykk9naB/6/tHWtOolOM6/EImMO0vbDElvqcKKNzAw8NKHWtx"
-    "uAPGDLLdEQUr73lz/4LlzvtBuwM/8LGuL54w4MBubZd+m3vfYwXwIXjbZP9gZfdYhQsTXsvroFYrWBmHXuO+ORDsrrft+"
-    "0taq6BvO3G9sKy81M6eoBwQTUOaU9jN0eRwCtL/zNM2piCxT1LLSwTZqXS3e8hrf9SsFqDLDNYI2AmsyywvO5Ib/kW5RY"
-    "n3DYV9BYwVk+eHhw8558DDD2YIXvnilUXZc3HTEOqfxUxiPa+4nUk+nczktBP+DHAZTQYoUOtP/Sm8h/ptQG8wMsw33Mg"
-    "3bOUbqnyvtF245bD5npw0N92LnuCRXo2nL0ZB9D9oppOAlIHnJldhbaOvxpEsSMQNGl8rFHLIKORVeP5q/Nq7mrya+gF1"
-    "5X0IJXhfojHadzU7oxE+LvzRe1iJGzO+pXEJiUGu1x0ZYEeSHkEZrEbS9jylHimHX6it3jOgzMes7EOn84Do6tur8kr8j"
-    "IuSTX6edsNXa220PA+tLbG//z1aFbJb6xz71pYcxKdfJ6+9ecvlBoEU01q+NECsFFCib0umfVtiYLPw3wS/UEmEgTF+x/"
-    "mdWnTx/V8yfPe1yTndue1pE3Z8azsaVsabpOWOsmkQ3iI3bJxdIduuRWJYjiEZndO2+N+Cf5GVPzT2SCPNI5ZT7VyBWsc"
-    "xVRcQ+6AJUKk+HwI3TDMXql8Wd7SNK70A14gKpk6kNkg2nczRCaXUu0O5TwiQbNa+8TqtKfwHSjxKAhN1Y1TZ7LV62pXN"
-    "PkT0JHWuxl5dYU9S7nK93H8cPnkZaMgFxDgQwykTrjo8L9mK4LxvIcjvP+HP/AS1EaIm19ai9lhwXbHDwYzst8gkn8RYk"
-    "1zrZOPRs8fxa1C2kjVZyDJzwpU32wZkPRgnYOwc8DUKfsUkxakFGEQAyRsA8ZX1MZeo0HO6C39LBLZIqFHz/fWex9FFAF"
-    "GUGIoj9rvwW6LNNvpkKPOgs5SPRtk9RK9aTrP7O1HRRr69QO0PkoAPkW33+mOuJkjSfNRre05ppNouNA7PL6DO2KqT1Lq"
-    "wiycwIgRXBDXIBhJ2rBy5Miw2YfdW7b/N7stqfedAQtESnPcbJSXheWIgP97fT7R7IJC++XRyNPW3oqHkfpuyx2310sND"
-    "Yc5LYrY7Q4ui/1aqn+uPO2rccGS33cgupe9Dz1tsBte0zWFQOuw+f3cvgPmDKp1/Plnx6PrT9T/bktSuvq00an6rhmoc4"
-    "TT4sMd30kGqvtx2eEZnYrM1593XUM3m0a1/3jfGlnaPm3C+lZMUfAppjhspOi5W9NFfR+oYBVYuUkfSTYUc/BDBx0nS+V"
-    "yWAc6BLrL+Jx7G3nJSrZICI7Rew8aj4LWljs03/giw5g2ggcwbokSYeYdNay7MMoCgUHE8oRiCIJ68KAPgpmpdn0tEKEU"
-    "X/tSeBsnTQAEg5S2F3Yxyx5hw8vTclkV+4dxG9w6dUY53LeG1mXJS9hEdf2zKFxQSkU4OYVJm93jke11UfMK8o5r1J2Hm"
-    "Ne1iyxGfpDq/+9Z7ocF4FxwtVT7yQ3+ko1QhKwnmax3CUB1gmlNPjgkIVeGpP6JtWA+02f5olO+FJrJf5mjK0tB1eGfU3"
-    "jaEKMPzGaBE8ptWp6hAKYFZZlSt7GdBCCh5dKSo5m+EceAjoHj6aM5R/YYkt80nWx1IQ4wokAMO53B0uv2RacywcSblDF"
-    "WizQFuaaECLs3H++iLnG+iApGe7y78ZJWudfG/PuFia9ggRuJgiJifD3Y2VW2ZBlgGAQiR915Th+9/0grAXxfkkknwhIi"
-    "iaVE1Q+ftDbwXa4fVbowgyPrTNn9knZtWrX1IkyBdk+IOfdOMEtDf0ushw9h8/h36bxZOK/JQ14ZvumbIkNoTdAGF1joC"
-    "rK1eC7T2jKzyLdUZTqhZLQvfa8hTBF2S7JvXCjmOP6Lrx4VnEsiM1ScL1h85TohU7hToQYHOIuKVUY2gUx9V8AeF4yNzW"
-    "nlQNwppt4um+uyCoapt2IU3m+xCsxOf1Nq1utl1RXj+Gs9CEUGhu3TjlY2nV5m+I4DOuCbuGw4e9wMfYLxoji6Yh+WgRi"
-    "uLQa4mBcrAZTeyq9WnbLWLVmz4lLgixdViI/DBoRuk4xtkq35klxRH+6Hgyds1+W+gQioa33kRZFCFhNLEDB1XlKR4vUM"
-    "zafM5DQkg0vGrHKrGgohFGm76SR1O/tpJzZdVuM2V4VQqLnXypJ5U06nffa3ZWZ0iitp4EaGXlealG6NfYKi/rJQiw+ao"
-    "f9s40ysQPAC3UmY8dQx5gRx9bvSjNo2xlkp9nEJfMK4MbqGx+zXsUyvItTqa1SGUSUXdc4Mc1YbV2GqDdgZFbUb/UIcsi"
-    "ggBPFnlCN9oAQaJbP3lrvnE+a5xF8qVIdBjNeIqAnfq1ZNYsZ9KLws86d68iXcBjPdcYChNtLaY6BCNKgjPBmurlAM84c"
-    "gLA5rRwQeZ7KSarkQjHXejxNijmuCypKbbhN8YJY95EOutw8rRH3Xw6EpbvfD4U6IFGOiRdAQgPrOx5bDfZ+v5H0kUywR"
-    "i5ierjMU+tOkCNsa4/uBU97Ra9SUIAnhESH5VgvyqhAtQ+rXUIKG3D23d5q0BC5U0bcDtuy0BDkcuEjyhi83h5BIIe00m"
-    "IChbJiS0okDSyqtNLjlzje6hwG5vnMQbu0soxnaQarFR71iakBRdHbuJ1iraCO9KNjh4z40rPm5YGvDs12jTN9KswWRSb"
-    "1uc1I3FiTJ2JcGKWShfmbaS5gYhSylxFFgp7aIqoBY4thaYLFjrqG4saSHvy3wSszw1nU5BIiu8ryVqUPoU5yIOGcgAuk"
-    "3t39QezyQm+34HGlNg4nzahys2JniI/Nb+JlpGm2BA9RS9nnxbz076/fEkQ/yfosc6/IgMWDpPEYM++ohShwdTwGR2hwe"
-    "oxYaMTC4GJuNwKoatjEOVsSEoAh1tAQq0/a02O4U1dDs12+B+rdXXVWcwHVcBCGYAKMin2FCA9nelcInYo+1dkrLlHdcI"
-    "wGAxrz/knoZ2Gb7w9B0zvkDf89+Xsrx/T/ZBwJq4PYrtjJFIkApUfOS+Dt8A7K/WCJvaaCNsrDc",
-    "YnlF6BpB5w8m+UA9sciS1u9NeJaAHeXTj+u2mYZK8f04uSzkPXXUBjzv9Z+MLQsJ5KdEQ3oNNtlfp02VT3QKvwgOogGmK"
-    "XLHCqgJT1Vq49s05rr8VJmxTzi5g24ff515FbCqFfYEtbMziNrJbs4AFgamEv3oXW3Zzo6g5FHwD6AV1KvgbRoy5VXkWD"
-    "ypSW1GAHLO32SsvQbOyZHuTJ2aTd9yKrWxWVH0CUmrbqgzeV1GjTWJ5K50s/5IlGFrKUPdhKdAKCZ/39wG3FhN8nFIC8A"
-    "TeG+REMq9R6KPJDoDVFC0Ofsy9N6iA1qAS6xDad0BERUzqb6qCVYBohoN7AMD/NTpcANlm0QCkY1QOr1ERgNbCTSJeruh"
-    "8FOxR+Bs3R6Zr2nEVviwzvmOKDZ709Co3vsSyl/Bgsz3kxYMStZwDxPyftO0DDJb0ACarn4H19lwQ7snXFS2EoRfA077x"
-    "N+yyvvDc97fRgpcOBNE3FJAGZhOqhiLw+VVWVNJ8N8fVVCHP4/6+etAmS39q+5X6ZHrZckOLlO9hm5y9ERtsuHjklP2Rg"
-    "3RfIDbSYUlMTFEPC2GliBZrsakz1cGe/sCQTfzcij34qtpyomeucoThR/cWPWUyCJsJyAsCV/XwADgKHs03lkZry75QeT"
-    "Pp3v6RI4f7NQo/qIX8Ebi0ai7ZIIScHKC3yBjVvZQMyfgOEnf8pgp+sjWfb5Sz7CvlnGZh5B7f//hNXhf/TuWtvRzfIBJ"
-    "/4elafY1QIUkJcE3aHgaNskCjqeX1BinAtQSktJSeXY9YsY8PwhikVxJKAMrsUSqiEcEF9AfIz54mwOOvvq7p5J8mwkzN"
-    "mwpdq1Uq6aVD4PSgIknnQxqvC5wT2/JSebcy04+dZVN/dRuAy+vFg9DLtJDbJ77SH0s8tp2R+h94m8bQqyDwBX5nb0eR1"
-    "Vq8xSILSVI6YIaZL+4fszmzQyiEQzk41WcX13y6TCH+xLvmDFee1eM6kOfVGK1S/mgOODRPzjF+qs61R26AyCtl8rFsRv"
-    "aqhMrfFrQuGOy0U+nWAMYKt0s/0B/3GkM4wFsgwtUPD8OjvgkshmYsnkR/L3UEaYnzB5Nfl8nzfr8LP7P5fMrR2jvaHRr"
-    "dAqysd5jxbjCfHlygCxN3heLYvFLxebzT4eCkU23E62m1d/dsDpWczn9d9k8GMTbUJ0eW/pwafd6lH0o6OaGXk9Nfl3M5"
-    "h+/z+fy0Sz8z7AN08/Xr11+0vNx/MeGHtg0FNaeO02fcGGcsyV57lRUzv9JWNcBSXXgVm/NgAFlUbKppPeqPtTts96gPa"
-    "IGs2nGIaK/nB92BPhakGvTdA/X4pI/BUrzoDK9f0FPdMa61WJnfedwQCJ0ouPO/VeGJHAzEO5TBXsJG+zbFv2/p71f090"
-    "f6+wP9/RL+WkIWqn4oAIKyrlGzozUWFN7jrG+los4HePuu5FhltfIdH9VnJ2TLac7QMTSJqDsDf+TXnQ5lVrGpVCySg42"
-    "s/tNBv7HkpTNNSO8DO011exW8A9x2OkBkDuCx4wIr/i4HBlzNREWaLbM3rPsYXnrj0Ps1WR2ugc6P935NfB8hR2AAC31+"
-    "ydFZtfZHWlFGOlWF4w0qMvT4T7uAG/yGLtquVnp8qze9SgZpoUOzOyCGApn5P/hs0yjgxDf17k6Q/o21cxdydxZ7Qp8O5"
-    "KEPMwOt/sNSyEXyb60xFOuaHVKHSrfm5Wcw9WO21aXgaD+UMk4raMg7BPbP6g+gtU7BlWPHNDaD6XGdHOaBP52enh73+9"
-    "bXA8gsSIo8bmWSx+1MJ5Dp2uQYABbfqOUUMlRus8dbsAefG1A7ewaYZ9yK4nPSx8W7BhoGy/+PE5zTCpe6lekQRFMf86G"
-    "Xm/3lH/ilqcO1yLo0qGkBk3ce/lY1nvfc6zK0qoqgls5Adk9Rs2RFRiqfnvSF2S2T8jw86Su6xgVL1fylK8p/4LeSR4Hd"
-    "EbChYLr291MTzu0djyyWaeadduk5Ky4Gfa/2u9x8X5zSWCv3E9aJeEWKy9uRZIcQB4nLP54MeNmngUo6gSRrpU36Kaarx"
-    "QV5X68j6nTsTrb6eFDZvVSTAqtc+WaABWBTK+yhdZkAoa/qLB9Zzvud/Px8MJKTYnpej/OwCKqw6AzWG1r3F7gnkyJeIu"
-    "uOpiFfMhf/8v4bjLUEvJdGBor1hm9lSvE4GnGOZSxkErYcMbB7Fltwyb7bWgPLE6xiL3ooqsAUmd7EpYxqqTrkUZxgVDW"
-    "Ncrqcga6H+g7jOuRN4PIIA1/SS7lEQR/QBfd7XPc4BowPfNZo63aOjcGVvq+obgZUV/feHQMnWojVJJ0GIFwE2Z46Oyna"
-    "UmxKUf71IR/d/pl4ZEVjRWp/eEBNep9/UIduB/Z5aaapxaBCPoyQv12hhmJNUL9o2D6URulqaHdLV0jubvojM+Gkgxew7"
-    "jdm3ZUAZ2Lk/AcPVIQHzNmdT7cevSSapY46orjmgw65tcPoeGNCEDvleklbpqrN1/o4ozbHGRVJrrcyBNr6u2wsnAw01Y"
-    "os/C7VnUwaff4u1U1MI9s8CqN4wBdjb64oet8K59of5Wea4RzlQKgV0k2vl5lX/W8rgmPui8HJs2fPTgan/vn5eX8EEib"
-    "kqeB5cEwp/j9u5UbltxTuSYWt4wa8qvOMcjadV9dKNTbjX5A8aKJDqjiQbr939NzpYzhIoML93vNDfHl+7OLxgWyiQTZT"
-    "9nPeYswlbyPcrhT7xL1cSuKWOagDdOOHEgTgsr733G4XPwoMN6kDTULOBmg/1G2en5ycMMZnuwlORyALuDOsE1bj/ICav"
-    "0Z/XlkSpMEL+kFhhqZ+UaOYSS7M/oinCCN6wOaJ0rwCmML7F30Oy2IS2UeMDKCs1Awvb38s7/4+Bdl5K5M08lxvUUoQza"
-    "su3RPfreJL6FbgYGO+63MAcVlt2OVN3EUE84rnY3jnOfymOZ23kMbVxViQeBhRpniExpEG4QEjDcLPbVTmdFRR4FdWy07"
-    "Rzo8jcWA3wo98ZfqTVQXrLz5MqmkIO+IVSN2AohKKYYg4nDLDXOHBQRVOugPR7R0DCYI/A2PrtxPsFMARqBlhtPKf9gZD"
-    "TKqA+xwc94PDPrTviw+AfqNkd8zQW4wZymLlF2wKwfP0H6mPEnHopeQ7t3IcM0rw5I0r8+hDlCTmuVrOcGawRFFc6zOrD"
-    "zN5gUyDeuM6YnODIkbpe12LF7UQP1Ti21z8lIuvc5FXoqjE77n4CojUfySrXy1i9u+Nw0SUwEa80xfS48s5jK62JfAjme"
-    "sDOesbTatHJXBnmGu8xuo9+I9SB8zDc+iFDqo0B/xV8fEIUJA9DKeVK+s0NDcrOiAKzsnZVCsgz47RM2OOhwxzPEAgdUF"
-    "f/ZtPDqdketl8xyQRcT1HUA9pLFm4O/bpmFujtnk4GM3PtJn+aA5ojeNHs7HXeQgP3QE++v4qN44I2lSQ1cHXpGPGWwmW"
-    "lHE0A/p/tdbnh7p2EYerPMhEVlR4MyBMc4GnW3gdOLl2vc6KqD45YsVK5gu6egI/fJPXz00q33ep0w+H5oPyO9z+oO6h2"
-    "dECeznu/IIul9tV0VUiW6kV8CvRhQxg9XI2AVRhAOZ4Eqb4EfrybGo5DaqUYIH7eaLe9L0SvDhA4M4yWhUFqwkuyFQsw3"
-    "SSwHJPR3EP5w/SQrUKIibgwxR0xL4p0sTpjy3ww3J+sMQ7LWgqMWeCUBMrMz1MuIdsh0DslcjXHQT4LtR1bLq5Y2oO54o"
-    "rOZnSTRkX/PYM32iKdf7nU2NDFTfkJ90KX0cDqKe2OP4a4wrB7w8V/36bj7VNbz0NMOWFyvFTPu",
-    "5an/pNQ//Krdsg33rNcUyFereKZvJD3twuqbEocFwpxQtXGWDBo+tFcKGK0Ju5OxFVTxo9feBDUwbAe+0KoY3L2f6M02U"
-    "OG+qDsmBT5ova39Hb4HHRD4KzfKCNhoGRfM2loR02uZGKGYgd5Nvnt0KBc5+7Of3Yaqt8O8IsBeSqyAEJo7URpPWnweCg"
-    "z+Gb9M21eh6vwvMrynVW4GlWZK7KwptIYbOjuzRG61HpHQzZY1ejs2NzKXoZ5eRg3anoCrs43LVT57tSR9aRlb4tZ3LTG"
-    "UxD7h9gSHpD67grbZ1KjCed1fl+a6XUbTdJmAGVXdIdS2SxagcSivEcUOIpDtQNj0uzi69w9kZX3a4DjKae3Zsw17vtao"
-    "rx7Xh7jlOMRXyFV3HcAFlIul1BFau5v5qqyqEXRh5fdm+syxEdaAxKxiDqhEgS4GfpA6sexOImmIs5KhVpekEQshwSNrY"
-    "giqg94MooSKiOEuMbfaKDPAJZm1fnZKqQS9h7GKy7yQ3b8wZ4l4B/Oh79wpx3OcF/6tUYthQfKXaV/ogpGLaq6dx/tiLr"
-    "xcsS778KrWtApFoSil2Eygk7uCRfCDYYxWeV6d8oRhYe+hJPz/GnmKJwGsbN2W2Td8wZAlj+0lKE0HVNtbEkBMh+55UC2"
-    "I/OIx1T9q+CYur1LiWyqmFqDG3uuTqNhoxr5ln6tHd6erq/n2kXRkZImcIsqcCIL3mwN1gHVqcN1kIztHbO6DzkOtd83m"
-    "bm+o+W4/pbfZ6RIxJME8BVeQ/dvvEAKEcinvf40aA/PlYFpvyCvgHUPDxo8yNyP7TSTW5Fbvl+QUKC1JJBh1kdBTMPdww"
-    "8afRJ8aYwm3XzDTMTmFVPomYL7j294T6YTyhv0IfWLTvLPAfyTOnqGYgchhZGQg3Dz28KDvxXPcYi8v2bfX2n5trcGIPI"
-    "vDFDxKlEidrfvMqj1tdfMkpq5jiy4LkMi1G5vx+hgmtUqqylzupHIapQAH/KwyDqDEZ5b7kIKTNbsubjImDeQN//EWKWc"
-    "RRgAkZ7zU00ULIgze3LzLibG8wg33+pg8kXyjUSg7fKLAl5llt+tJzU+cPjm0IEBdjAzObGYnKkrAF4v0FHbCvi7QZKeE"
-    "vhnxdRnNb3eJaiJ7vS92dPzK1J5PxCtwq2T/JS46QwNo+BKTZt7qHzsLH27b27Gylbnl18/WR/lJ5pugpUIUV+G4+KFaV"
-    "NfYqyK5skTSXSqYDVvdj5hW/yHRiE8da4WKu+eRvhHlYczDKjO2aba3p5B6fNTWPKsMtxOzqwFX6mJ+R6Aa0FdB0XuW+I"
-    "qliWsNNSoVeCNiJdwWjuPRIqLlPUTjdBN+MeGV6H6nJH/X1ceHGzwPayxCoOI18GgQLUXH1Di1r1CCAPUldjUmP1J+6R+"
-    "Bn+4bVmrTG1VD1qCs+bwmnkM8PLEEjXEv7FojETsZDYrljw0ma0kjgmAK8Q6F4MzzxjkGpcHt8p/zTNt7S3IWsPr8lT0F"
-    "DEbsO0cHS/Rhj+n41rRhQoVrsYPMvvXDmRK944YraKQEiHztYb8T25Lbbd1slg1w773R9FZzXsiAh2BCua8N7cMPw6x3g"
-    "gzXtejZVjBzdcM2cUTUVRXAftnBr363XFXEwH1SX1kLD2W4W+ys3NojUDOobjNmb0m22yIYrJuEayfh2VVxXwXtISBKqw"
-    "fZkST1e33GTCZWGvhbJ2QYe2oOUtt8PyhWRKIlFS3aEJfOuoVqsZosZDr2yTAeP06yUOUTpqXukbmdCEtjmNOdDKKGx/c"
-    "5cprPV5hvSRr7sqEAIp4HkHfwe2bT1KMonNu3GEYyA3hjLXBkWOzSPNefOhOwDZTnA3dKcF3VRGcyoquqxE75Hwv3iLCC"
-    "T/DzpaCEW6qjAt+HWe1mFd8EUjdbMekLTBeqo5zO3dQQKSvt2YHSPp2kCCMaS1kxgvNqZXbfGMxLwxxYBxqgHaIyswomm"
-    "mxkN2wObeH6uEEsi0lmVMcRYITjFZGV3gDi5R2wLSV7fUK5Hi1T7lWXow6I/7QdlND45BsjsnMQbYw+MxPQWm1ahDOSjV"
-    "nwYT9WjOwItwMLSujsqL3VGQ1HEuK9Nzf8yezTmHWdDRzAL2fs6FiqZQTNf+9p1nFgRaTjMFXz/GF0LgMcM9w6IJ9LHnK"
-    "ajEi382rxeKwhWWDGALw+CxoIZhsaxkgmz2qCJGmG5JoCc6bMdceBlhtINVMkcXKvCmzTIVOIndiGYVI4jlSRXmTYiQQu"
-    "VoNpBlfldtXplOgahQhyf1kYoVez9CvsfofFNqN0fAIoEPGxY1CDlkutOEB926lFN9ZbpTirJzcuT7e2kPpwcPdnH6YNr"
-    "OQgwovlc8PERe6p9FGIKOhKy0OWVrhlIUdlAJZnFxeCyW0wRXSFIUB1kEeAtQYdyh0SffLgAUpjuUh5RH7JUPDyWO77zo"
-    "QKJ2lS6pxxgjr6Q+23aNxXZUe4TefIupQyGzAKYuHxWNng7VI0q9VkzJgJ8VYeQQpBRcBQXNSjnsNfLbCO+RUDxTxFyd+"
-    "uyTh1AB84m/v+cNzFbqAgQQwKkCEEBVaDEjVyrZgKwVMsqOlWeqvcnUJ9+gArZKppq2qZ1kNAM9r5bXgdU5jsNFvVhrzr"
-    "KpgC4Hw+5EIh6zljJQRt66vnjcGms37mELGF6i2T/kKAkgV1kxptCdm2/F3ghI5WNwxlJkihnB1lQLJbeQYQvWKqctDDW"
-    "ZopxWsDmWpf3SEdMEO7+sDNpBucTMZzuV5xZl5oi5BBaCAYgjloOtdyUvruleGZp4Vky3a+SJ0vrvEvnvsgZuu8HQQEky"
-    "ECGUwByT1IrxzdYjgOZcNMNoZIF5mLVEMtiEldAB4kQSpqF2M9ybj5oXkHbmYzyjCIxWEN0bVEFdI1OPTMz39+89PJPQm"
-    "tUxvgQ4mxtH2/WkNjdiTMUqXtZBYiRyXS/FB8LrUdISr8wxZxft2ycfoQ2M2kuatZTxeYYemLyNItRujHm/0LO5oQKIRk"
-    "FJ4torCcuXaLGaint4PcRXg9NK5Cmsu+0JxuQGxudlBKTPD+h8TwvajfgXcCZhZ8L89BVHo2TryH5rTsqBoVbn4oimKCB"
-    "hmyRCPzw0dc5Vq3sUqJUeETFXnRDVvEgG1KSiMiBcKZDTWQWxEkGFc0j6DQ22ud8oz7iakULj9hqNyEtlz4smJSzyeUgj"
-    "3N9Xr2oa/JFfdrsq/1lzYz3kMnkgS6czspgi2BMF3v2GmRrmiuqnNBKuil5Jt9HSIDqlVptmivp0vK0psI07dTZbS65Ot"
-    "4pw42SoQpG8WYElr0AxWWIPOoMpdF7TkCXQkOVZNVoCBYEM+DGE3+mouRdFCXlKq8At5Ii58fWn1ByR5RjVIqPbni1Sf+"
-    "0tWXuGdhk7FOn5TkV6jihgq/7tManJuAojHhwOrUTF9lLE9MMLJub8guuR4OMlOs8xKDNPnGLqkNWnhBCsfj/1do3mPMw"
-    "OBifjYTDQGvBVLjBKOMAnnlUDF8cbntFlTBt/Li6X8vs54BZyu0sVUsV430WJ6gmO6k1gHhv7aQ5fbKANXwWw2P5aUb//"
-    "olT+S9v4s+qgrafjwqQX+NmiNc3p1jm5XtdjVH0H+Cf8rydRMb4WJYn6QImji+ACxT2MlUfa0v+iUMax8ohYXGghDbHjW"
-    "6kj2IDIMWZf0IDZDvG9ZRrO39UvS70+3RGkbG2QqumIt6zEhZ27V6MhDM0ne6yozB33wLX0Ct9Uj+gV4sKSUQm/wOCAya"
-    "1YhQKcgRqiSqPzRUqkgRYYTWGbNNaGw/J9UjBrnZJCuTlp+PEvUWvXsoucb/B6K33Mi9cYmZNge",
-    "jEHxvC2hr7b/l0VX2mhxhmFNAGwX7X2rTmJyDQ+xPBZ5/1RTHRWxziEr1FVf6OOa2FSBYiPPuAhui4VLXEyY0kf+61AYc"
-    "ido5fiW4quY8XQUPHwyBTA+sgeuh/4JBJy8a8KSVH7/vcgXsOmfIsn1FPiUfWxWoa+w8BtTLKpZU7ACs5CaTY5WjIeQeH"
-    "57f4+1RZ5VBvwKbvqi4iD8a0YA2aVvmhd7oJ+hQXMgWb/8f5MOd7rB1Q7Xssxpuak7nxgL5VUsXwqlELxYkbYbQTU/Mg2"
-    "abgDLdS/fFwXwCtdGCEBuX+tnNMBf2EPk2/JvToRaOBC887RxNLpAurHY7yeIq1K1k/pwH12z4mZbxkL8NRrpfKq4f3VG"
-    "gDWt6pncaqnLBdAOht5mTplz+iU3VfLlTfLNfYKFZi3Uuoz7E4Jw7DefWLTXpCbAsfzHXuYBRgZDtWLFBhwt6wlvpjctc"
-    "Ez7FesGmf/dYIVqsVqad3MsTnr1UHFFugniDqSS6bXKdB/ANRgw8/pUoucsDY5Lk2xbgQ4FQWc4Qf9JKe2+2aiGg/Vvd2"
-    "qxyXGG9Qgh4v8BzDFCUKZPbxx0hwdB0nr+CnVXFwW4ol3f9P/tPDjhuGJRdYJE3+UGWDkY/Z6A2mPu3EjIpTdTHRjPGI2"
-    "IsB2I6mCsIaNyjoJnVuqjUm3iJuDxmAiW2o64IwxtphSD4mbYDIX2nmajqD76uCRG31tPPzcz90OxufQANFxQ7cj87hI5"
-    "E/vvkEjOCDYOWJ7Ijk73Yjmc/QPWqIfkf+Yufg+UOR3MjTKE7JqNf7AryvUBO7vr8gEqRLUVpCjgEYmr0BS6U4S2EK0kX"
-    "Id5NMif++qNrpS7oJA/9CHDi+UwyvQEG8hDGl09vDgSYxqb9ZPhTX0ZLgV0FVioGbUZl+QbtNcUME3A2BtIdS1sxiguWB"
-    "ekEZ0bWlJzUYiPepC+2WT/92Ss8Ne1+6DEpNfgrxoDI31TS3c/7VxqTXcBMZbzKXvso/qr3dfPFMx/tkP0d+8ieT9ZXHL"
-    "lwhdROjKQGMrJV6/1O4sOntjwP1vgfEdfyza3cAn6gBe7WDfQaeqtbH8QllCXKaIGxnRUsgCdpR0XUHAgScYtMIIqi9gt"
-    "/PfT3hmfq8qZgkN6nlERDNewdq2HkDVxFilsDLoYhxdPODaP9D+ZldjP/R6T/0nBz15J2OvoBCRHCbCr8KCL9ury/sVMF"
-    "wE1pEC60Ru7a4SeVq0fgXCsOJ+rtfo0KZVirheDw8azDCM9Du6Ju6FV9FMVDtmggf5Yx3+czBY3DnVPQay7C5T4bhv0hk"
-    "G/yNLlAivGXMq+OlWskzn/7SCAUr7cnGQuFeyde85bgIgUG8AwXwR4S1bFDYFEsmIFG+1oTtP0QT1x4LMoQQHr4a3gu+H"
-    "5eoom13TxI7eeS3bd5zbl4vTrcnyrn6RwW4LI4B4vGTQVXeN/whfPFZwajfUcEVSSh8kEbz3HNZlABiyRt36AGg2xU5Av"
-    "kEBPT7ypLOMkiwl6aNN52ATrBa9BDebR7+k3ZS/L4HPe5Fj+BTI9RpDVHlfVDbgf1HpknjFYgOVdG2pjuLgS7pcyIbrXL"
-    "bZondo1yMMiTL0A/3nFnSwwM4yC1Z3889oQYbFUFgKla2LJh69ugj5U6fC/W0u68AvXf5yvlDHFfQ/DPRAgXFcv+WAkY9"
-    "p55NrGbdJYbwlBQSYc5yA1/gJn9nHDwPScEB5XcSE8v654vuVuNeIvmHNgOrt71OXdcJgOs6RS1cNwjMQQfoEQrqJVIoz"
-    "2IX/c23+U4ChDjlodSW8+OJnvtFF9a2DX/yDoYhJNMx1nzvyqWfNCk/eZqJFn77dsrrkG1oEXjbMViSNmT5ekEkBUYDJV"
-    "Te3MMn4Ib2T2TsEqoeHwchTN0qjmg9FR7Zw2qPb7ZGZgmyociJdE+e0HePypwWRFzaLsq/25g9sJK8+1x13cbfpGQOkjW"
-    "oFZo6zgUBPrSJjR5sdNmOYU1SX4+fB6dCy9SIb+xxBxnOHSRNHPUJEwF78RXlN92b3Bf3F639iYCpKumEUk3M8pUPTQwC"
-    "4H2t1O9DLqJKIZEL3GggnegdEhHRoPsMBDAzPdCv0g0dg0hBoUmkL1IBpFOx9bUWRh+F0YL+p1T1orfVTvRpdzoiasS+N"
-    "7K+Ahozw8Kt/YHbqZjEx8NtQZEVUkDZRqw9OegORt5hWrXfEOMPdsDgP3V+XA9hc7njQOwVcVxnnTwcterVcmzcu4Bjgr"
-    "TrH2we9vBNq52dj72j5sXy74z43q98glgHfyGOr1aARK5VhcWAZ9Q2MtyO7BwvLsdHy+yt9ih9bHqA3I3Dq5EH4G57vnv"
-    "WO0eNwKI7FoD9t7FKepudh6T9NA898FcO+OOyLE0D28DR4Dm/w/GxoFzsP0SykcT7MDgZHR33/Kf/F1i2D8SYbj/kghtV"
-    "6Gp9R99qG5NYG+xo4Gsjl+53e8Yio7IceerCIBCYzQTqZnOmZO+rv719zFnR5EYA0oShG/k06R6LqnNoX9y6KxhkepSRk"
-    "aTsuWXTwS+j6GV1rQReyoz5t0DtuLhw2+bp2oQ+bhXYW6dtFvi7wou6f0QvEunV4Txu07llW4j9VjyLGJohzaV3k8md3D"
-    "q/ugtLcOpzyrcP3Juk/XXSEXQjkShLkA9C5r7Qv+l2vRdRqMNe2fpznG6CfuZap7VSB4f6I3UnOwkO0LMPK6fYqzrNcYA"
-    "SvXh0t1I+X9u5E2rv31xjsA2+MsO4gxi6UPXY7BO6Cjht/4O+vogWMdKN1PtC0kkSBu0aUu28xJu866GvpYTboB/3c+37"
-    "7emN7IjCHyHbNB/K9mXHJVvXqwY3UpIQZ/3asE/G7bta78+2Ue0i53zWalBLTP3BGh+NrBPVc2BkyP8hoyu1B7tXIQl1U"
-    "481eBapX57BSaHyENyrjPcq150GXAEruyFDaxs0+W+kgo03aK3qC3PfdtDVxywVw++oZgDmWGbzT/cmqnfY1znTxurVGo"
-    "d39XF1S2vTw9lJKvGbl/B6noMQ7Cmid9Z3NVJ25zrxsrjMv1XXmAEy0UemUllBGSQqf7SvBbS682ED2HFK3sbQAvK5C5i"
-    "NCR2vYYhwFaFPThGBU8yriJq1UaXRYfvb84SE+e66DiGmFyZeI/7B0h1ZliMckbdqbHcRbiyWW4bzrYQOqmP7wNBkBG7c"
-    "Uy07ydGuFmxHfG23VHTA4bWVVzechb0GSo3APg5OgnTQcH/X7wYAmhdJ/eRrBtKiX/zyNRoQ7ydX6W1RnVQqcfP2A4lTa"
-    "4NlmwnzLosT3AV7LbTilYkgGKECwzb0bVrmrmWg927DiNNGGNufCgD2lybuF9w61ghhsBv7zD44wJsJ6+y55ZCtps5Ho1"
-    "fjUyq17TGAuQYKo04XLcRf/5Fb5l8AwsI5DxXLNOFisfQ9DoVxz6AYScs5R/tKJ8ZdWrtRXa7Ek/zzkIk2UJiuoG9+nxp"
-    "x4Zt6/Jl53xGcLJXOFdWdwJObwBrQF/WeORnEnPW8iG3afo3rZ5O6m3cGRL+adjPNwlZTJVNLNKE+kGPFa88ThR3rMUEm"
-    "iPEpxtWLx3F8v7oRjpc05zddyVCVDFT2KZtyMuS++5fhM2im4JctJ8VV4OhSpDGHdb8MV3wX8XPBN9kowRtvJi8KSjC8K"
-    "yyX51ujj6hDPQXJjRgs19qhCNNoHIekW2uloI4OnX3WGhBmA1azErcDMLGn44gmqFFpGn759hyqfQl1hpgKrjJ5+hX4BG"
-    "xLELbMHTa1bNbzdqOG2x8Nux1cxgvLXMACdxUfergLGLc2vAOQBQHKrpcpSY3CWrbZXOlrDe7zO",
-    "mr1wmspLE5IaeANb5VL1ojKGrfcGTRq54xhH7hDG+0y36/kt7D5rGeZYogk12rsxh7JsSmihCBAVByjqmWGFjQ9Oll6D6"
-    "G3OlihW+Vn9dDi2gmLhAaiCzjfSunep81V30K0O8OAxykCs/gqwjiUJXW0ZBlRYAuVlRoV48xDTy019FN4b76mFh6Xtqs"
-    "ev8BvwiAu8jJglm1rNOa4hu5bDA84eWQ5RTD+TE1/bGdmPe3JZe1pxp1TG08ZsozETV3NFoc+js7Dmce/vK/EAPdk1tL7"
-    "Bk48KFWiF9Tw5Euh7fKsnRrDXxP7+nUnBsaOaFWdF1Yv+8yhJgyQCteGPba5VtTVvGhxznOpRWxlYCFsvFylNnxK6ofKb"
-    "hn9o6/2UQlAtGwKqSTNggrsKHavQ7OlWUXfKyKDcbqzpv2pzhcYzN0DD6SikWNtDqczRMJ3pmRYT3LlKjgWR1UcrTeR94"
-    "TcO+4Dp+8CD9M3FmIhVM7rcdEKxiJsLYa74+jkaT4azfEXOaBZIWp6LQHzSs9I+UbwJ3/Ho6fCvO5AgxspjvDyKVj4SOX"
-    "5AFHk1Ts+LVligGzTAzcZe6wTrPVqeWATive8H3hJhHkubrt4gtbTe3uPgQaAuxq0GApqPefgeKjGaXsp9RfdJJeF76vo"
-    "5adHYT31pqzMNuK44HsCkeyq6p9NNjYahH2zuTxJu0TieKHdOtNsid1heOP3KjW9ZHeO0Fsrau1Q30kKlBWpcom4+Kadn"
-    "dD8TWjdFLeimTGPelAGI7kWRqO9EWCKMDFF1UMMgAG0NHlWJR12U4L/qcqvjYXDqW5MedT751f52Ggz9ZjvYGoG7LTyJw"
-    "2bUoMZehAqJqFR1MhrxpcsU3bn1BYEtP+Nt2D1+eMjP1d7t6KhdG6hBtiidwo+bU8IkqxCHFFXjmUZfpP9GTRUPLWihjk"
-    "bzb9T+DR44FO1efOhRIBEhN+muiYk0icQ7L4c14bF1huLWsNXqsnA6UYh8lXyIRs+DwdSMlz4DC2pwUythJ456u7VARhc"
-    "2FI16SWvChp6iDAdHPiESUn66J/0+LNSPtVCqImQnXqGvBgUDV2t1giGzgDftU+9YaWqZVeejwtCdUdEJ84ZFVwBS0NpH"
-    "Z1VHe+uMD0HIee7zzh7Zeqo7vCFdNwx4yi05UIy9UdTnI/h8hAG8VaX7+/zh/GRD90UjoiwbQwLWoJnRJxuGI2zVn6FJy"
-    "F3Q0sLdKtNlUsSx2XCmnan0QTa5hNydh9wgupncnWkeA62pNvjBcff0NGgxgbC/MssyEHULOe6uauNur8KL/TMvGwOZ8I"
-    "Pn/jgOVJxYZdQJmDYNu6ebdxAzLiSNxdmQXZajBtelIXxhWp/RFRYEGoGaT/yWyu5z/QCYisxSIjRuV6FQwgFeoNSqAcs"
-    "GinXgkvSjWVsxGYrDaRNbGlZN3TowOOkj9WnvpljtJpE0ZIqr400274IIEKmR7e8nZxEI9INnABpJZ34OL93nDw/JWdl5"
-    "jhehhZBob4JYJDSy4xZW/HqH5voW74czYkrZVjAcFNybp0ejQi84Hp4pDoEIjJEbiw0BxwyrYEkH5sE3gWqMfhh4/LniN"
-    "wsDO8twrhhN+kxMZtFIABwQcM6zq76P77wlxu4D2OAbXygseDuSZCtefwKIBKPZZyF5czY2NwZmE3afMw2fhaVv3W852r"
-    "gbLfOillimrVsmdiQhwb2e7izNRN6UmxORc/GWHMhwLa+L8l44t1GO0fsDNy4yjFaPgdCBo+npayMNAL6Wnu66aK8qxqo"
-    "c/YxiUq3n6Gt4MQMNEEZi0jzu738rvbjjBoBnU714c+uKePUo8Lkds/tD28vwRVkWt28AmSDzRC/v6OxssJ5Q6CSyIpBa"
-    "k/4l4OOFNJFsv0Ttyl6fFK7aPMCoLKrW8QuIRKgY0iqm8QBQdR8tsgFyb7Uyv1M/zfURsAmmWDQMFPNO+/vNuWf9tDo44"
-    "tNOevQF7KaCvT8AEyDXZ6v3scMrgyQpF92y3JqhFxso+11tRYshDMxyaN26O6Vq38fROkZXuDFjchbOEKsaIf3Sc1nPhJ"
-    "qgaMbe2cDlF5kM3GixAMimc3sKlmWZx1hXxwAnoa69c1DR5eAG6Tm4qnS/FhE7B9k8umCGR89fZJRQGutNe+7aH7VPVW/"
-    "FinsHEotCRwFgWEQpeJPwDuULH8KCVIJrSvHBN6nSzxjPUSeu2WKJromgDXYLy1Fhu6S0C/Rlk5rojWGBv5RILX3yZgkI"
-    "CFl3/WVNTu0fiv+/s2/tTxtJ3n2/nwLr+GSl0CbGc105mF/um5nEzsSZZHZYji2DcBSDxCLhxLH57v96qqpbLSBn55wXi"
-    "UWr1Wr1pbquT63s8Ba9p+H5axIyxZj/yeU7RT4M8Xs6lxQIqvipyb4WtLs/sn3OPUgbUjVVWuOofqZZEasqOnTV61NMH3"
-    "TMf2ijizSjAP2h/28ZIS+erPCpI9FIMi0S91VeiZAPOKiseWNH7lhlh2ZFYOBGUVUup+wLG5gkBB3+4clzm/OJje2ufRH"
-    "ad6Ye+0v7zz70WB9qXaTV5zTNWy4qllkrj+xab0F+kqh+t4nkptkbsr62/PgJ7gsllaV/aessXJ0DoMX5VBgYe7aajmQN"
-    "t9DnfCj1bxPwFRKjlFlOO4ddPdY9GaPVeTts+leeG15IjUJqhAP1kWuu5D34eZFVVZojQ1kU/xpuAh2ZwJYg0wMnrbDJF"
-    "xDxR1RLT4y01/3Z3KS9gwPzNO39bE56t2UqRwxoNkMAIoU3Kz1PfKXn6UYIbiPAI0W0Bsep1IFDN+lGaCMqSXSj4tXa4M"
-    "bSBea4ErhPc+QEDC6HUdlum7zde5oeAoamB3Cc3ii1xvtqII3TjfbT1I+8PvG1tSecg0YCmcWBkqlPAH6X/Vic/sBtQ0T"
-    "Gz8tBJc0bT6l9v0PCHDF+OHisbeNdMT8UHAJBPqJHTdG+SfdGUEZJIx5WLQ9QviHuMYQBqvJw4PXJcA/jJ3woYxs8QyQe"
-    "9CReDclKLvPJOpsnXAk+woP6zhCqzXxNX6x2Floc2+6xdq5Whf6KlBb4INR+Jx1BfKZvEnnXiMKt3Dw7TbAAGDgT7KLdf"
-    "VitrYa+KxjQbV0OsQwNh7w+7JWIb+PyI5LrGjrrae9Eh0Yq0ACZkS3L9rr0+7ApMwvjf3TDnrNOmFM+V3jK6d7TFHa6Ex"
-    "2vbuSMeeGJFe76gXQbfCpdEePUtvF5h2ti38ScqKwIge9teJO2/2Gm9G/U/kdTk/2s2GTtTwCIzNwLo14RWZ9wTCD2cV8"
-    "hPQcV/x1MhkCnFn0tkeGnlY0OlfUxGWoAFYe8RH1x3IidtrfqcKgTmlGV4hhCK0KwhH+Cbsj2ZQi97bTnBYyPWJN4O+X8"
-    "G/WYTxl+dLnwhWfISDkJXp/NKN07iGxDEqFwmD1MXNTQIBs+ZH8UL1FwrVktTF0NJ61oVz1hTKqkHNWACiL6YmGN9yZHv"
-    "S61GkYNtQoy2PldnVBHa80qSXQATY2k3waNHPzoBH2nucBoZ0MvXA01936G0ex7omojXl9Zu70eFL30IdUnUESiO4ecuV"
-    "NGkSjlFQvybRo9+rHs0992Ow7xHdPe7Zd4aT7HXSO146sVzns3jc8gLizbcFtqd4E9MPI52Scb6pwTonvecOd2uCOGkKA"
-    "l/V2NTcGjncto476o1b6LDtdVWRglX6F04JRdPOAFRjj3SPJwr6SDy8OUL8wBJuCbaqn/rHnlnLCfoh4JRa9q14dCTdMN"
-    "0/NS6TnMCkLJ97ps7X54gwC3hyV/NhGkh/sQMEpLmGlKlTLtdR3tHwPjRIe9NKyiyGX3AA5Gr2h",
-    "P19HAD71SjvLntb0YPuxJEzRz/QUd496cVc3IOYQsw5XZlL4lDD6yqQZWSvKF9Dsc30g8xLGRNCw3YTX4yfVlMAjGy4VK"
-    "EmxLq/pBUiEtMr1JhPMkbTYdgffRCGykYdRLrkwf7Ex+1DReinwScAT/F/03NHj998PIqyQRZoH5Wsmt9if5S4ebV4sZy"
-    "iznFEasuJOmfmg2lRJhSU0rmVSAY/4iFdoQeNtI8lsNfhxGEVIO8ofUXywP6vc+F8AcNpZxZYYYfq6joGVyBri0ZpbXoX"
-    "vV4OchOkPUdo4MHJchSqLhRtyJ57hSfXsly5HPAnfpDv5eyqENdZqMFgRWXsHf8nPMBdlD46RlxToZWotZksaqL9htgkV"
-    "qvbVXa4hMcv8HOFYYvdX2btXbl+rwGozuf0cCuNssHqMGNzneV7wFh4eLepcCNdHbsxntuz3rBgyuMNsjRuxpysEduXfa"
-    "yVQ/YeQY1agCdYQjcqaAa/E1IKsP2GywXZX2UyJTqtHVak8bXdzbRlHawEnz+mD49d7svmow3Cc6r4dVhwOL2dOJr3oIq"
-    "dZIcQHV5hNGoaotlpcFyhGakQ/37GUxhHMjVks+RG/35EfBP2Cr4JfUXJttyD6R5Fe9IqrhnE58BrQv9eoyeaANnkPbdf"
-    "l6c797Rz3rITyr7IcO3tKIg4cmKkobZmffh0Yotw2WgYp8rQPYI/2SA+fTWMj3DvGQOUg2Sd/KoTf4yKI+w9xZWepWV4Y"
-    "nH7orkGz/B3X2sDjquYrEDwBcpNH9T0WTTjvNVufnuNP9oaE2c0q2AB5Se1XtSNWs8lasEiMg2GxWeQaXvCB6Vfh6tL1u"
-    "3N1WVxV11O+97rde9zs8QBuTH9GkfLv+U+S62/JE97/71T5e06npiY4gap/6lcPDE+t1pbD4qqrrW7dVzluU92lHnxgwN"
-    "1s2ZAwSWb/7eCN2V/elqO3ydcXl/79K7l02Y29/VvdxiDqI1K8hqxtq7FCkOOu0eDpbn5PpVSkxKIIJUxVy0QnM+GJaJ9"
-    "nzgnrXtge4yRxmDSHfdAH6rz+B7G+4pL15I1pt6PtOPH2fDFNcGhDG+LSAM6WvetjU9DUpiW44v6/xB/bkXFP5ndTqOk9"
-    "NlbgfQNJRcmyEGse/r2AALJpxISonliL3S5DI7yW+ib1u4519I0rFx4VqDMuUNYafSKhI5lbXSJuG1ieuI/u6KWD76oOg"
-    "N13VB51Fo0H8dT8AydWpvErTednKqrKFmP6WBx57yEpXViC1wFVoVQQpVUhBO8mqDi/0rId0nsz6IwOw1XPxgjjR9A87e"
-    "mGyv5KWVSurWcDGXNpacTBJpsgdKj6Jwdt03EIuc4P/oeDThOaOw3Wd6Jpay2gVWSR4JaLZEmUjq+A2NsOqBTsp32mqEo"
-    "zlvZChdfd2sTr3FWN/pr1bKGHiAdAuTCoxMZwb7+BnTatoIR8HX8y/iIPmZNzx4GWFXwI1PPg0FNzgQSJtNBCRNJUaskc"
-    "Z4vIWVO0yHa7Mi7R3sL9v3hS97vfmqwN/mXZoqqYJZ0lOkXsnX87SRTZCbm8S5lyg82ZuwP7XoqO5NblOnO5VtSLvxRYL"
-    "oQWkTZn9GXG6cdgvEXmeIHf8yAHejThXEayIimFlrXw2LN8s9XJSRz6FY+QVDpdRH5d7uIrL/rQMl2YcxfQX6R843fOOp"
-    "aAuflU5mIWXbnzIaO/KF1Pvdkad5dzV68Bld8GcrQPKOARUhiCJWdsb9XQqV51OZyT4xDXiqmAOTKItrbrPyrxsqVvQfB"
-    "Q8TrzJ/0wHEkQsGG6cs6OvfwGVUggED32V4F3hD8oTIscW6yqhOqKQxufPiZhDTcXWFrxoBBJXjZ2uv4795gzp/aCiHZn"
-    "b3ZitzLT/FqB7nFEKrSHMoAafgi9PXty7N1rPD4RiVsnjKMs5wJ7hoxhlQkjonCrSSgSX0uv8VHP6WtN0D6L73U63HSzS"
-    "GTeFfU9fuvm2HBkM6dFlSZ0HuZXURNg+VB8uheFGB/luwAkltqUwktsmf1Bqgqj7nIbxf8O66SWT2E3tlKa9VB2vd82xK"
-    "VLzclgnQ3OptHhUdyXXyLGhluMiXZmXtb/Fbu9otwPaDIabrSLHKEEfjmtx1CsA7MBhvZ5qVplb0jHYdbMsqRtJnGsknd"
-    "dRSjvLXLKfcWIuRITT3spNN6qPy1tGO6oMO2zGL1LJDy9O0AWjwhv5FDpMVj7qKCCCiwm4XmutYmQ9dgQpq7u7AS2x2xV"
-    "27a7nYTsLs8Fuh8dtyKlmR71QBliMV95S3sXE9mnxSm90rFF47x7tLBmDIaJkG79CakoBFaQF7+6+3D2G24b/2iKV1GU8"
-    "4S/NJ5SO6MIf/8dE2x+vbS94JH5K+7ucCZNfdhy+BNZOZKGvhMD6i4GnUERO+k2rCyC0hlcA0UtA3RIxxUhcFOObAAo//"
-    "JgUMPOYa/woltV8iV+nukZ3Zeg+0tCJcheWL5qtp6EONR/3/6nC3age3Cad4MMqYIyEyDwBz8DgCcQsaBrw20J8etu9F+"
-    "n9H8zvKXNhH1xQ20Xaa35nc6DMWYp1EH5gErtLX/qBI6J26UH+BtoW4TFTwLu7Yx4MqqUy+PnfzpFS41Xx2aY/pzfzltn"
-    "1YLkLfb0fpoxuKnXeFaSVEvEjCjxw3GM4N3cE/EZ92LHN3N2dpeFvDDm6s3t39xQo1Cxe/8YRFkXaO3ZOIzo2MqvUynOc"
-    "DL8h/pFqvqSKyo58SnsvkUvVvgOmQEBatDhZWOvvu7eX7jPM9yQs/v08tlXY/LzrMCkuaW75FIAxanVuaHm+5Ewg+qpfq"
-    "t45rIyP076jxC9dR+OXYJrEoJ1EK/qTrs4PH9PRvBF+kkbUbc5hXy3YsFyNO5KtjAZ2CuSO2LJNK3orxua6EW8xCD+ld3"
-    "cvHyYggcpfvUhpXH+pzMujN3TaBCykMEdLwtJURRiwysT7fjNnJxQz5slasLlayl8+7Omn4uAA2aVZ+Q07NALoyBUNF8i"
-    "jvTOViZ7QwTglnnHBJIxan4TBOyBkB4YqfQ2PzW+8MtsYVTyDPMgYFl+Fg21mjiPaL6CfveM6i1LBbAX93u3vyF3dhjt2"
-    "m9AZopV2BWmw7L0omTpc3NzdMY0w8iSUTcRPi+ujjbKgQwqedym/4nTwcriNnUfzgbbSD2jjjFIOTKKjNnHXUcyPS8r0r"
-    "S2A/U8dLseLCoQpy0GXjGaYlHzSgWGIHQXuD57zVK6LvVLKmFJsGuGGYiU7Mvu9Fxa0p0EI7IomqiT9ASBNrnJf56L4sk"
-    "0AX6SXm7K3vJqzUfIilLX+kTW3uvhpO5yCPNs1xXRO1tRVZCUXIZlPOEubpTcWc4Y5z99ddsr3lZ7w0hKTakaEwggDExZ"
-    "ZT21yyCp8D13jct7f6cbvq+bCiZx3httiP/ebotSLylwrJ1n5CuXnWyyM9femNjsFMbsZc0aReCshlUkOKmmvaJnu7NtE"
-    "nEAnFou4Zw1c4Fhhx4uf9UxJ+mGiiyyE0MEOokQdWSkfJr0G0eG3bKU6rgdMmRfbVn36hR4Ze1Lszk7CdX1KlfSle8+C2"
-    "PZzZQ/MoCouL6epXTSuPSfvNhYTegT7w6p2Quv8Z5kubk5ZjwHxrsPJJwuxUj/5mE3HEQIPOcfrQkAfgVouQ/esDiUapE"
-    "bmHHD1lyGSiEemHJqXHPIWWkCqAVE+4OgDu7ykGvnQDN6ZN8Pe4CWNibKNBtcsxsIc8x6xcBBRSdg0pyQcg+nnH6OyNwh"
-    "OAQNp3y1YlQohaSsalmxi7x77z0HMiAVFUkGDqIYDoCQWcXCcmlcVdU3w2hR2THAEqeozTv8t0G",
-    "fBuwSU6lRSAqXmlhtPtd2KM+YNiLVc+VxA6qVMdoKOOhuEUDrssikNKYvRYUDiKCRpVY+7sv5QtD3TVGprmdXKtSxqGlj"
-    "MqEv1meqhjlPFmU3CMEiG0d5X4CX2jrLBYhgxzN9VDTLGKniAm9E+oVlNaFYHOSzYQ/OW2HjRFsYW3CMNGwjG9NRgYEdN"
-    "pxDIoSKa9YX2xaXoQG9FxsOETjhLFyryHZ1JaUaG3N2keXwXBv9Mp2PTYp6szDhXJzLyBOZ9VN9Nv9R3JT6TvjMMnsIC2"
-    "HxW9C10odbBgIeK6r+BTmvJuVF1+XITyfVly1bdeJZuarWZ5ARdr4BirZB82VqBivk73vgWRuv1hgehv0U3m3+007aH1b"
-    "ZKXu+SL9uryOsHNFDsqNm4qZN5zSBworgaBG/V2moHSWqpDbau1tjYJTZvqRv7NB0Oza0HQA71KeTDxuJyYJilpF/qb6y"
-    "CeMvkgn3BEsMZGXOaRJFddDUxshxUrvWKVkhFSZSDFU1k41mow8HTxBc8Q69kATmcRIhGStsMndiiT9OZrKeQltVjNTE7"
-    "W/Otqz4I3kyTXJaEEFCjqR/pNGDtdFQP6nscB/nIX8Xrlfv4da319Gi+ZUhhel098PhcHXb9rHrIBNi3ZGBf6iHY1ngQA"
-    "FYXfo1Ji+npFfu4NQbvFg3F/vDId9PDAie5NgpEjOBTL4CB9YxMBMMOtOW5TZbuLaRLTjbJS6ljiXEkMH5EW3NESQdKwR"
-    "vHAy8l+kgcDRjzUWN5jhkrd+3M0XK2sA3dHmnSukLAJ466fXfdDqwTb8DjWACV3qZZMreW/AEUF88Mbfa1S1iJPDlEiN+"
-    "rmqad6QLZsupow4kySnVWRknookLHnyxny2lSKf3zKiznw7UF697hhoC/wDKAXeZmDn78Xn0VkCjGS3a34uX+CCugtDul"
-    "sdzf6V1ZH1LBvdLVopF5D+WyK6kJRlal31y4jIsskxyJe2X8tDBCUuPg8Y31RoePORxYgs21LSuGF7esQ1nUA39V+3MxN"
-    "PKxsftW93n0kGTsTL7xwUPznMgVPYp01PQkftVPoXCsuartA7JhNEmrT8P+C3qy7KbjZJY2d1JZZ0Z0wLv0yVAtMrkwRA"
-    "xpxh7L/Fj6RMfuVgpJhYBmQRGEtUBXpccd/EEsJa2Pt0hxnuYjbnSRTkqu+gaWt8axcsNbfc4of5p5cUg8HXGOeNep9Bc"
-    "r2l6dppHcWaQJ5+vWC5QTNZky0Wu8oOxMUBr5BxfcruG4vlH1oljkfk1gcDapwVxEXc6hfXc3C10JnV88oQjJgemN5Gs2"
-    "weng0V6qabNOYsvSS1nsOgnFJL755nRDdSrr/td63eu48jZZVCuOSqiXz60gk2TFslR1x2l2MaUeN4SY2Tp4Nzunn2GUo"
-    "v65kHmxEZIQnbbcilcndtRr7d7O/Db8Jla8JYkstUDEeaA6rQ9oLivlJ1fYNnSogYcSIt2X0PbMOudxcFzIOz8nZYsEN9"
-    "MqC9wrU34JDJoXXp+bLw4OvRzs3jeTaNRMzyinEEOsvw6R+0pOsrJGNifhs/86rAus3Lum8Yet9xcg1awAK83Qmj2sfEj"
-    "9tRWFQ7DMgBb/dRUeU+v051XFf7Ztx2jLzt1ycPjcia72TarLA6BzCYWa7I7GuuTlRZ+WA98LH9u/1ZwAmYpktPjg80oL"
-    "2ALmtWc0bAsdtkXnclEs56VdwQqc/QEqggSxJh4dJ37DqDUb60I/2VLzY5pKsJAgn0TJbyUzXbkyhbnl3sZ2PJQ/0Q9n6"
-    "royM3o0uapZEi+jp10QtorkYsHKmG25x9MnwGywWyidyMALszC2zm64O8pwJL0UIiTNOc3va2mWmoGOBufzDVCsSpdDfa"
-    "GH77oIs5V+NxdgEQqnRD3aj4MnOBlXW+qA/GkdHrgWCloJBs58i2v+Np2GloDFjCgMnkNdgbMOf89yq0Swt18lfBfuCnz"
-    "TrUs71p7lP4cVMZmzxoNt/KJWZrV1ToQGkyJEapaM0xY8hD5/TNlp0yNBsnw6sOwnKyPHyOaCsFOu97EOsG2xDP1tCwqg"
-    "lDrS2dx6Qn1L7Ph/28QbIkbNO0k3tx0opU1srFvoJG8VtNEXLfeM7hykIFbwg8c2V3xu2YwV759kxG1tZ1DszWh9RB6Nl"
-    "PoE6Gzw7dH4J4v+3lreELiYaZ5lvGT4b6RMx5I9TsBx8FU9MrZXdmjkHY2jtu44UZ0cew0Kxm2SJJfbz3q+KGbMxBUz5Z"
-    "AKFt6lT69R9b/tVd7T80wr8kVds8UlY3trfOaeqzcJXiI8rzbjzz8EMBsD1lT0uFSS9CX+bnxUWQUBf9ATL17Zzl0ttjQ"
-    "+Y32NMqMvcazW6NU9kEMS8pHq7W0buTCEuUOGZyA9cPtRJOquMxvWzAMtmgwiELO5N9V1LKAOAz5nOZd9ZHPubFEPyB2e"
-    "VvqSd+p9HWTjYKvIw4XPha9X/n5D+OHe+tKBLObnyvjLbRED6v5rR1zv3dPYeu+dL49TAXb45dG9ezv2U4RpcfoVMKlSJ"
-    "+oPhvFgo99wiPS65ckjdGdYK0Qn5fbUmoOG7NoQMp3Q1BQE7Ysbsg/nv3NJAcR4l6H7xF9wlmfJmhwd7Ts2SyXCW9vFOA"
-    "ilTrCyeXgzrB9TdzButraKoq2pbPyR5LQSwzq9ieN4DiWbKKByJXHo1DCrN5UEPlILVIYYPuqcTejDMx5D/pVECJKFGTI"
-    "4W3oyvyxnP5U6Z7W1taCXNezkcD1ZZhFtRIEja04vw1t4YYyw2UZIUKL+JFH/a4jbBj5cLnGJixX2fDHswnMLOzJfAbKG"
-    "JCh+WpGuRe3YX+/ei9Lmma3rsx1Is6hgzr2WHiQmQyr5RbsnFbZk8nyq3rY2yBPg306r8fCgn/o6jng3DQdbz5+BcEdrQ"
-    "vSsGC+nMD57P+o0IJ37/37wAJk/2kF7/wtSspYKkgiypZaj7o+sGP2GwmfjlDuztpatpOf/omSJxP7Ga2xo8NWWsHBmWk"
-    "bEaLN/ta9j8YMHSdwYqPVgWBv31i2ojA6MtISFpKmxxgk8CbaVcVXDhP70+X8olkgKxuwhiUnU/pWLTRFBzUSv0qX9S1l"
-    "nEes7c098/rfzts1FVlOkDxu+dJWlHJzAVrzIf8FOqxH46iQytCzy5ppgk9Jf5dPebxOuEKDUlKp4xGuzV/Ns1q8eO7r+"
-    "R7iZPEXoiEflcKgT0f6Dx0rSb0MN452yPwqNFNOWUzq2kP2k5SdM+3XNSR3ckOhjiBwzX8uMskT+sNm2ATfRsr+dZ9jMs"
-    "Zp77p7WtcZm3XyqrVKOgkbyhPcMouvlIvqmauovaKFQi82CUGb7k8JfJ5MSYkU5BVnqFGR2kmyHLPdQHO33PZHjU1jAS5"
-    "cFjqZcEWxkffp9Y6XiTOh9pVLQ2xpvrOgDUKSI9y3tJLq6T7RSaOjh9GHqwt8rxpI82nchrR7GHV51KPDsAOmbmmWv+0D"
-    "bGLs2Dsc+yN6knQ7GmjL8fgI/MToG3M8nvcbdD/WJMLo/un/6ILy+fx0Z+u8BFzwRi/+Ho6XiYi17H8ykd21tpL3Jg5Fz"
-    "ur2mz5s+HB9O6+403/7g6jCX07F6WPYHi/a1ycypuSJ2ZmEy+nVlTokrvG73TleoEWbt3pUp93pXURwucF3h2kIA5B723"
-    "lpknEgy4ngSwUpu02GHt8I/eAdhYadtn4GnOYmhGF768MgCrYr/BOARb3yS5yu3QTmGE+txyzN3dwHtn+TyEo4Cf9jnqR"
-    "R/W84KEngAXUztuDPgjvysr4kU77m+5oxNKh+oZXtfAe/qmqhFbV5gmh5Ybb1qAA9EegzatE3qH",
-    "qnbey6urQH7Q0H+8ECntviN8N4oJfQi8yJO0gG4nEVnBDcHYtaGThWS0TiRcIksIUVJLwmDAXx0hki+JUHOnB1tXoWSdm"
-    "hKH6ZWoqlYD1Z0SFnXm2RO0q/4+GD7BkaiXxIHJo5OZc1wKICRZHW261sfwsi4qCV73QA6+n2OwNsBN4gMeWsfSZtkNBh"
-    "tfGrUng4Pd5BGfkLnaraJNu3GpEou2PcUYGmT+tc+/VC8I46/sSxU7Qk20HTTQzOulSBL3vbmqjf4Ei7tGrpM7fUDaOyv"
-    "64iZehhprZJg7LyoxggZ21d/3PPd26U4Tv1t9/Zfrt3VedMfRupwbOWVbzYzI0bFmxwd7LOL4QWRaE3mSmN5xTv2lKiq1"
-    "vpRakm6sFO4IjWP2Gtx/ja3CMyMswel9fJGAFI8fZC73xJ5NPJqaMqXSV2J1vtSlh/jJgzwccN4Kcvu3r3rdRd0OuwA+2"
-    "1VWmdVeG2WEdtlPffAjViyNUGJcbhkU9+7F34G3IBQlUh37N2dFIp9zZa6oM8Jz/ksHK9Rhlk4aZZ8C3VKkEtLZOFjiBP"
-    "IGNSp1/XzbEOWG2OwJWMmdiSUSket6c9JHLqmItmpzn05wy8J7ArWU7dZrm30EdmYxBUQncpcJBjvBdp18PkzbJ9VFDO8"
-    "Yi6maAFlk1QrAzWka+eGtvpTeEPRupw0KLr4HvYm3L7vSzQKa9gJmgdGjEYacS/L0d1dN/3ucFpvRyDI9o6u/0pwFbI/r"
-    "fd0cApQdwfOCy2enYhslp7lIPMNExDi1/O1yW6HS4ebR+PbSirJZrXErRsJ3a7EQOzyrNMedZipucWBAZN/aI/+r7Tcrv"
-    "FpetwA0J4Ohgmd4mMz5kxJ33d/jL/74UA8FNMqyeCMiIlfzmYJQy49KtlTAT6XEbOUa/ZPfgHrl5wWvjZ7Dtb5yro75v1"
-    "w09he335wNSQSbZlJGS1mJ2E2Yf3kGocfOa5jzaNzFG0JXStrO3wWK8i/kjYlYWJFYTfLKQNAJxGWWwNv7kWxDuYwT0ZZ"
-    "dWMG7BI27DHQC8nwHH2cEmnpLHNVgCLyGov8BsfxDZBW0+kksqugxjWvpf9Y6miW8NfJ3BP3ryW/IO99drEknvtaMkqHC"
-    "9Zy2N8RMqW3Pe7q2lcw7EdeUBcOzKF6zV2D8QN3xhNyrRzIKbyA4p2da49H8lacEj3ZYafKIdmbwHh2u/onxJpAMSIFP0"
-    "X+wqWjGgNkmTU3SAkxVJlfMa4rHY7AVE19popOw0ynfe+nlerlMWLn+jUj5acuF+lN4CJAxwDfFC2W2TcemvW+EOnxxou"
-    "CLG9x/dJyauNmy2ZyNF5/xrGi+shkb/0hXVR1TAXLPno0aKIEAB5OJ8RTia1OQHosbQIOwUjyoCFyBT9zkI2LYrmoudHl"
-    "5veMF9l1umBAz39AU57L1peOLte6ebX5fP0W+9DV2kPrY+E2iX2g0Ac+IhZj8wnsrnW2mMuo5vahKVk/SJX1c+g7vNfGh"
-    "c38/p5zu2M/2t2tURpwS1hLPuAIwy9rfEQNvU8nSrq4xlbLe+8LBAmydKpgrSMvGEuFVSwzP7KrMKVRzaCLZUWkw6JHlH"
-    "lO1C2Av/FALTYmr+FKWOHYHZLkIoc7yKHkoLX8ZDa7XHOVHkhsGjpnA1FHNbfoOhkxR7hwVSxUB1UAWEc09NhKErDyQpA"
-    "tsclqGjbSHKmcoANAw9r4w97+3d3IhSzxtBJ/nqyjrE96xNQptqLjf6W3q7gFBnjkGOAVIBcPJxqOKOkK9e6DxHGdtgMJ"
-    "cskhXYrWvyi+0MFFMksvQPQPuCXLV06ilfsiwPMP6ZsWdWI26l466wTtkd9F7d2E+3U4bnTKaRomD5C+znVt8hAAxe61Y"
-    "6vhIhkJi4CFQl5oiCvHmfmxKCu7g2WZSFChLpTVuvYoUxzJaXrJsDmbC0ExGO2gM4il4//183T4aSSJuiG4daS2KNUYGf"
-    "kdaUUi+2m9prxFFfJYNiE0MYzeG6eD0ZCfnyDQwNMJ/eEnqvM3Th3XzBrm/vnLqlTIVeiZiIqzjwYH5Us8FrRXXNcZCmp"
-    "zt1IOPLNIO+exA9eYYY7GQT94zRctgKzKG+bJJT1HXGga86skb26LTfGtrGpd0OZsff6Y5viRp+m4dIDEZYEyMaWyJw/t"
-    "KekTkAXeAQdWyZUwTdm6nw9rEjwfHY97UaUZokuqho0oI96TP0u0NZdMmKCFxzefzRfFCPxy6exGRJAyWjowM9AFybN0I"
-    "dPMsaZ2noc++m7kwRwfFk4Jp2opWtYjQM+MWxhlfEsypaH4rC5ONNtBu/CxgVx0C220L3b+o1Wr15LfoCacJTZNW20tY0"
-    "5s1Wq+6rxdn55H+/1zW9keqKvW1lOydS642A3ODxHU8P7sHjCN3GvcJB6+rYkQ/FKoQP1z0e5X+BzoyNchy3a0sKigHXJ"
-    "rQGty+3ViHNvAnnKYHCJ7Yyd2S7tSzq24Su0wsVqr81a4e5v4qoSIhwGN2iOTlz2Cs/y+rhOpFhh/ec/aczwa4n3APaWd"
-    "BFnrqJv+o26yTGbzKU0gy1KuDj2aXMJxIFy0Q5fonsG2c6/PPG9BJ/AsUOG/x1Er7PcGv75+8e7Ns2E/6z+OHlyaYLf77"
-    "y+P9gOP6PxrHT8InTdr2yxcmCyCgTCjcRgsaFdkgFfLAJm2cfMTl0saHxYE2/bqLF0sikW058BILS5wCWlNhCUMoMqINF"
-    "FYwKZFVGM5RzgnVnKiPj08UdQJV31oaEA8n0vgmYDgYL6sw1jl3DNRGXEGXEVzU7O8xcEHBt5PasipOp4zO9+xRuxKJBI"
-    "ptLZzta2jiFZ09hWsYUVT41VNFtiBfOLBVwP31YekeXNUzG9wU9w4+G4NRszvuhydLZZ5yV9DZGCakCg/tjfsb13NYuWe"
-    "LJJLOH0y6IkPZde4EUCl941nGAev8zGrzhZEdv0mZCdkGMfL1K8zlNGQQW4hBRV/XwKopsWNjM8IEA0Ze3N4q3MNcZGj3"
-    "JPeUQJuTTRPzvJUW6dd5OZ8WlTMEVR6OCcG6AI+jNE6H5bd3SXM53yCg516jZ7X+tFpE+pnQSvU0aeFKALNdxFYn3jfTF"
-    "eM8OuiKb/vD/br2Mqjrrve6w5jMeEL9tqwyeV0LhKIJN/kflOB4HfGTjtC/NX0A1nGidVFxDfKV+eNqAOGxgkM0Hut9iH"
-    "5kpU8cIVtwrEv1SABBEKTdfmz2OIKwr40uoSwEUrfPMHWEtlSkMPwk1HbgOVlTSwDV/qwC3XxliTIB7YGYnilPWAflL3G"
-    "aDYsIMVeEjHr4EFMQ0+JTC8AbXIzImjTVv1IEg0dh/uxl4kG4HVKwmlliZNGAb2FQVVioOfVTcAp3leWevlPt7s0hOdDp"
-    "w+ixc5OANZVmXYIhg0gVPVI/9YY6Yt6hKfZJIUmD+BYvVCSk9EQIjgQUH3EArlFJS+S6sK2aezBgG483O8AFX0JzdQZrW"
-    "b4AgZTnMXVxyRvUUlrBrcCVPUqohY9ie/sttz9fa8l1JD7+7YCrtpovsgvOZ4bBcyoakmDGKSJ/+ms0zJlYwjgL+oDzn8"
-    "EOa2yEQDckgWcaANkNN+zTvhpHa2NEO1UooQ/fgdYm6aSTbEKhEykkm8Hlni+iDT9JvH0N1v0YWBSSNCuTKr46uVyFhjl"
-    "9ukI4w/RjSdwZIHhDWV4shm1pvmBYnW+gEPaOVhoxvVS+tr6rLEtKg9IRhBefBzSIKzsiqu5Uiw7FOLv7q04tkNxy/pdF"
-    "8kHR4PO+YYtu0qc3LJTGyLWDQKNNBbGkWjMC6BnLNS73W5/NV9CbiVLVt6LVq7A3lK/whQB2kW7",
-    "1z0wyXaUh+LIpURYNVIV5A00/IQTorIpMPTgv8qkN5CoxjMPWC0wnt8hMSaJo4nE6LAbCG8q/IUOZO65s+K3c3M29eVw6"
-    "OltisZWYEcY4uHNQfodtoR1jKFRdn4mjjkMWq1AAsOJ7Dk47BIRUeE5PUXDXa5a51H/+7YdFjrJEhy9A7E44/CpuJFWDa"
-    "shkQBVrfTL2giEzgDNieX50tovqbidObSfRa/os6WC2nsL53drtWChm5iBeODIVvIQlSFqG2s4LyI5N70S6L/fAp/Iho5"
-    "pUKDzHYpc3aTt3Fesu9Gf7EJzrmkTQIJfp7NXJF6pUA0gL5oAc7DPIYjLXAMQiWUgMfdjApm1RZXG2agSSka/eeDZKGBn"
-    "87yeyoSnUj+xGW8iToe2NXhrepAqr9dvWwcfxyxdggUDRLCBHxRCQhnriagG/BPt72JMIr/8BAARQlsqG4KlZz8dIpib2"
-    "psIfmy/07ZT56+2vcVODIJexmowjJGNjIyMws0lSiI81DnOZXEZJk5bEUMcJZaGWZCEeP4ayxrCBAda8FIoDCItziGLHf"
-    "zI4w1qoTVEUEAYkhSo+2Bf4ZkbhaBt58MhElpHMW1SDAuIq8iiUIVwbNHu7Z+lDHxEpHBol02WWOUr69PPrJK8hm3RO/F"
-    "6DW9TL5J1o67YZHw/WGsNQgK1ptM2u1s6t6GQbfeih2I1maZ7zly6Z7otZvAZOziOGPRi4019Xp7eJgRhXNibonlL8vJz"
-    "uhB+0WrBMrZHeYowBcDIJJpuJeaqSOOVN97KWayJtFwuF6lkhxEnST5hG2er+dUdYE5EE9ENYnwS5n12oyzpLBtDR7KcB"
-    "7E6VlJjef9r6F4uQ2gNlK4Ysbw2e8WAaFyQAlpTlVQfkzHHphERwGGZ5GqtYV90qlzcu3dO5YBeYm7LIZ3j5C3g4TCzAb"
-    "UiHIMZPp+zoyA0b9PiM0tKyJukTzWq05r9BrDRYUsGoPYMhaKQ51pHcS1Y1Y2llVRFzg0UzlzuqXArym3Mn8gOCMH6CIE"
-    "be8Tqozot+M6CD5nSb3kRb1FbwsosDsYRa+miuFwksxbRj1LTQmHJ1bpESOpL1jEy8/Lq6dmbt89enTx62ptmF7bR+SKd"
-    "FgnQpQxazVncbImCaU5iQCu5TDKeLMY+pdeosfZzsbgyLQVmR8E0HRMP2mKNJPII3CBWMGpaVqcbe3aWVglvWcnLQxsVI"
-    "ULjRQGdKuc4TOyMscdsgcgwIbX0+5P8ZqPEoj6zz+TIbrAn0JpccqQRsaBw+CfOgi+BAO+KhwZxE3kKOZzmoEI1Pd2knn"
-    "+TZXsEiVuXANRWbHvWTNV3pCa0pSz5i17OOSDIHfgb6xGFQxMV9TTFqxv3tD3aRkqPPbWCPmP1bdhqFoD2S+MZ86/GT3w"
-    "68wBnRHAvpkyNd7qMlK+cAXxtUAsIj8y4nVWLZEQn1+XmIwpcwYaUFiv0hgY4DDzLjersFpvzuMhdfqpy+4IeTJy+mE4a"
-    "uAwY0XWnc6LRvkIS+Rxyv6VPIdpmfaCXBSr/C+mfhkMftva3srfmWIz611n6OV4kGixRxrSUZajjRwXj0wJWOj4uDEhQ/"
-    "J/CTKYwa37OV+ZtYW6TCxI84mmy8k615ZoK55Gw/+UGkpEgFR5WixsSQJQ33/mtHKRD8OLRagSLKtHM28ehcuYilAV8SJ"
-    "epetYUy+mYB/MibXGiMGhG4EpJonHJ3rzA2Lftd63wbYsEw9DzUBwlXhIooA4gC1wVAkCaE4r3Qgur8xRek2suSPkqWlP"
-    "lqDix5r1Rhapop+/5kyS8VgEMtDREDhu617bFwJxJw84PUvyIQxMYY5EJ+4dSUnipc5QAVi/g+wTHk/qbJg3xIVVJWteD"
-    "wBNK+HMY5Mk1iwpQKd27Rxwayc9lihy619Bf14GXCb3u4yKdxMH/CtpJJxuvTKM2oMwQKNBcdXNiDFjk5SBocYfBpWArK"
-    "neQj2OBzp9kSOFE/7scgAhvp15S9ZIIWuTmdR+looBZK5RTwCvtmrzh9wQUzjz0Db6JRMw8QpJj19ZhaaFQ980PjlWm1Z"
-    "5AqnduWwX652DGnXT0mbhQJWJxYDcWdWr7pnCQXliMNDFpyNotGojIjIvRksVZAX5rkNiKTyM9CgDxyKpbLhPKDbsXKw5"
-    "t2be4ida/vzxGpICh2USgHa2wsBZhQhb+5zZRLBAkJRt5SONRSpaAMGJtx5pioOW1l0SHRIdp4GaAsuFUglB4wzTCscpT"
-    "la4RZEWU86QKGyXwYlXi9oZRzG5ptnXT0xD6U5yaxi07p6mXtC7N18nW+soRD7h3NWNBg0wbEbSoyhhBPWW+TziKTiAuk"
-    "Uzf8t4vpyfHkLJoS6SWtCVODHyThue7t9XK2kBRO1YRyZKxVQeC+nkdAgacnBxpQj6ms6T25wW6n/JGDw6C/nrTiRNvaI"
-    "1bWZdBEsQOJ5bfnFN0xszqygvw/O5toelznwTtoi2XTwMO0y4h2K3kWJMqrhNSTbsfN0VeF+wZ9UPqKocCRbHrdJncKIR"
-    "DxnZU13ti3JZO/rbChA5QHXSx5tuvc3xY3rtHFLH0av6z8lRazZQepWQwpHe+ZZXhISB9wHFylrJKwsGX08q4YBIseloI"
-    "4Ne5Dn2Nu0eMXuPEwjB3OPklrh6VnA069Uk352VKQ7ft7YXVajl34sgcl6GX4sByHE9LB7j5pcI+qRwoSMOB3L0BNMjzU"
-    "hYIw1AgtQ317RDvOVym4WcS+YvPkuWA8xtQ3wHdh9+S5wAFXRQUc8D33cpvHD9fc3ymEZNZ/LtNeFCmZl7MoVEV992NTW"
-    "9ke82J7VSsz3lHinoDLxH10DjqxFkqiH7OhX5iQBFgxs7X3AyAWA1zvY1WNx6X19QtKASl14gEDqROJwMDazNSgbM0NmM"
-    "X/p4McI7+nx4dpMO/R4c7HLtIy7sqclyNqsX01/QGl6DaemkzsdzdwfVjfS5PoJG5bDgO4x0BIxWy+z9N3yO4PKeM+FDn"
-    "+6BCfDVRPVV9urpSzOc3nKvxldg29nPYewTu379XDNMupRx0QUds/UoguKTNd8qAujE7IzZicXWYupU3ZjSSHWlXy6acs"
-    "4b27Ep7yGDIr9NxRiJwSAMyIc5iD9nrFntMwdK4hXYi7xP03fizHzm/yo9M/HX2mwdJh0ZzRmu/cd8ikaL0I6+EJnvxlB"
-    "Z/Tbg6n0ra1QJIQfItJgCnRqf1kgkcp4KEjh3EeEYMBdK6QDa+LFLQOpae6Wz5SDSMyNvH0rBPjaXpWV6TceKtn4Ov2Tx"
-    "jOaFNMmK4sOhwFVGl/wFe9Wtt</script>\n<script>(()=>{document.currentScript.remove();const o=doc"
-    "ument.getElementById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));ne"
-    "w Response(new Blob([m]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().t"
-    "hen(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=document.createEl"
-    "ement(\"script\");t.textContent=c,document.head.append(t),document.getElementById(\"report\")"
-    ".innerHTML=r,n.textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3841] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNq0vX1/2zbSLnz+7qeQ1ayXjCBFshM3oUzrtGnS"
+    "7bZpuk22266q26ElymJNkypJ+aWyvvsz1wwAgrKc9u75PZuuRYIgCAwG84aZQVDkebXudpfRMi6CVpqcL6ruLCouvE/nU"
+    "/oXqU8HzwafDc78ISplcbpV6Sn961Ol2UH/4AiVkuyiWWVwRg8H6tP4aXwUR6hS5vOqWedZ9Gx+9EJ9GvWjo7MB6hSrNG"
+    "7WmU3p3zP16eHTw+dPuc55kcyadeIX9O9QfXpwdBAdcp1oOo2zra8N5s/m0XP16Wezs4M4Rq15kqa76hwcmVoHXO8sKnZ"
+    "VG0xtNYbBdVRkzXrR4eFT1JrPX8yePzV17n92fhZHMQb5/GAwmPEg83xrkAfTz6KnZ/TF+az/Yoo6ebXYnr2zF2fT6YH6"
+    "9NnRs+nRZ6h0mWd50FolfFEuo2msWu13r1tv6LatWm/iLM1V62WelXkalfTsy/jX6MdV612UlaaSfXUTAHF6/EUl18siy"
+    "ar1NE/zoltOF/FlHPBjXRXdaj5Fyebx+iy/6ZbJ70l2HpzlxSwuulSyWVSX6bqcFnmaEt7NZvS4W+XL4LD3tIgvh93r+O"
+    "wiqbpVfFPh7bgbzX5dlVUw6Pf/tvm/l/EsiVresojncVF2i3i2msYzGnmV5DQzWd6VR3E2jf21+62zeBFdJXkRlJfU68V"
+    "mc5bPbtdXSZmcJWlS3QZ8mcbDy6g4T7KgPzyLphfnRb7KZsFVVHh6LflDHqsuokXhD/OruJin+XX3uoiWwVkRRxfdaxrx"
+    "cJ4Thg6eLm+eDHrPWuVtWcWX3VWiutFymcZdKVDv4vM8bv37a/VDfpZXufo2OYuLCAPiKVIl/emWcZHMucEufTmJ6DdbX"
+    "VLhNKiis1UaFbgvN+NFMpvF2WQ9S8plGt0GWZ7Fe8nlMi8qemkTyVQFSUaYldAczvPpquzqwa/zVZUmWRwcLG9ahC7JrC"
+    "XjlNVGQ5Xn3Xw+L2Ma2/Jmc7aqqjxTZZzG00ol2XJVrXng+hPDxgcfhKqgCFpsfBjkwjzsFtEsWZUBAXSoUSfoHRDWtHp"
+    "HwJ3LJOsuYqBmcMD30U33OplVC0Ee6eh6uipK6s8yJ6yOC10aLDCJehBys9YfdacbBM7Xr4wxDUC3soxnYVWs4sn63uAY"
+    "P9wWGqPtbqPS5lNaCutlXiaMz2WVTC9uh1ge/eHvVGMW3wSHQzO18zS+GUa0FrNuQohUBpijuBieExYKRCyUsLZaBA9vQ"
+    "BdqGqVT71n/6rrVbT1Fie//wbzQ0qUxX+6ens1iwDPO6zUY9PrPBPqyjlry8X6rP0zjivrXBaFBr7q9/iC+pLdb0ZrX+y"
+    "ye5oL5jLabT6eLvIyz9Z8a8FODAjLlO9YvqPJHcKmbxsS+GHDmyy3qarY26zuQtTXkvtrCOE2TZZmUw+sFdYoHF1P3QQt"
+    "cDHzuNqtRUeN8o6sy8Cy6WmO0waA52xgpJqymOTdBtKryoVA5YmP6e2jGhQY32TKr38Hm4S7I14hzyHO3Y2y6Qb1w5KZH"
+    "Szxe30dq5yEzhUU0I8D1W6AyDfqyuYySbF1D7fnTBibxSE3X+i0AooUam5JWLfV9bZ4NegONc+ZRx1SRxpjlSC2DEFyyE"
+    "731qz2ahqRuyHmtP3Ra7W8WB43lwLSIqaYmToPe4e6lUI+UVg1e2ywO3aZcYGxxnSi7vQaAN70sr+Id0+w2/aJJHZ8yyv"
+    "dQT/XmyfmKaFprhutoWvHVp1WyxG+5uqR2blXvMi9i1buIb0vVq/I8LVvEGUD571PLHmQLGcU8ukzSW/0Uxf6wHl3vxQF"
+    "WyCXR0+g8vk9KjVy1gwHrqeD1e7g1hXjNr/H5iNnFCweSBlMeAuin8eWyul2b2gdXC8bDVt+B4OFTl9rymiGOjzJeXUyy"
+    "DLHSix64P4vKRfwxTvecqNMO/kOSSw+9bfFyMTz7cLvFB5h294i49pyEIOJxDt4eSIfvY447RcATEkeuSfhap0lJ5dVtG"
+    "mtq42DYcxce/aG7HAb3l8NT2yiJuusma9crQTf5sZkWALq9GDxrkMqthWI+2TuLZruYPWOOUy2f7azGMrrfbG6L0G61FM"
+    "lquJbhH/X7giWE6nHhThT132BQTZ93flsv2iajxB8ZM/MiZpIAYuvQpSObesUnV2uXf9bofSAEwlacrS0VahC6Z/en9uD"
+    "ZA1zfaa1VXkZpajt/lubTCxfreOa3WunvQNSHJprJ2B/DZiDL9mgHbdgYUkgguseP70ketrYDp4f6dr3I/7Bn/SbBYtT+"
+    "bPda/chnWmf3OTPhajb7OGh2iFvQx5L5LWEi3ZKgz2IBKVjVdUzSEYNESOB2p1kGkm+eECiDeVIQCZkuknTG0g6p4SRIi"
+    "bQu1Vq98jqqpgvbxSRj/BIcEXgLLDTGyU2TihKpvS8MmqUj7fcWqwbLcTTu/CKdLrze88NWr//8maY1VN33lX709Dk9et"
+    "F4hIYvEkeUj86IVK2qeMikq/uCJ9SI9M+2+JOIJbsFcmlY1LY1N0ayHfiALjLcoL+pZgS9ilpZaxH0aGs+RKCykGY+vq7"
+    "pwjQqZusdvcjie1L0kauRvajn3l0TaK61iCN67WGBnhAgRvdrHabxIuFwg5Uwwdkhm+pxW+gXcUrE8ypuCtMOkXIgw2yw"
+    "1f8jhUiPnJjQcFs/cGTcJCNC3hJgD6y0K2KldLKVOER3AEzdfruLF/stF/zm3fjyIQzra61R6239odZ3u/EVLdlSOLYZi"
+    "qjMuwQn86HekpBj7ejoDUHjnhBG053G53FGGJgml0m1/uMvbcHVaeEPPw1Mj5Sp/4AuiTpaWbE1taK/Xd8y4s3/D2Rhwe"
+    "TMabOIlzF9F/onfZIUuHOAgCbJGxw+m8XnyqVXhAeEcaoqSJZYRgXVwn2L1p9vAPagXFbLYxa2JG3tYGe8GnatSvteIso"
+    "pN//nifCmd17Et+sHSbFpvDcv4oamuHsVyWsP00mXbmjlRn8BWj11vvKCNDIMyDf6tisC/WXNX3+9RwqToahGJRVx4eNi"
+    "9qGle1p4ceR0Aa5rOhWR5Y/U2IaQwzrpA1+EOHxPerXU8egP1KXedBEVf0bceio9eaplAlIoeAIOW4PWoO/S4+fmiw12g"
+    "jc6znv0Vusz21ZrqeS3F90k5fqj0H7+rH7LYX/y+jLNq4fZFY+LMErsMkvLUg4FwB+3nRm0rz9k1tXgPlIbXa7BKzbuGB"
+    "ud/KiIttGs/n8p9vGsPduW6YRHN2wAGlmZE4iEIY97GNFyW5TDh5s1muYxyxGGbrtdHv6OtxpC5T1bH5MQ2Pzctvq7G6p"
+    "pw3ZP0AL/v7+ZRtlVVG7pLrXRmbjwarqg2WPGQmSnezvUBuhpkZdE35Ji82lKTL1ks5fGn8/6V4sdYoVgEz7xgKVKWtI2"
+    "/eukWiS19bJ7K5MhdVq64zttzRu27PzxEj54gJg4i9fafmtjwBZ/ko8B9bkFXV6QStggknYByMSJJMF6hmmgd71L6dbPz"
+    "hvPsPcGY7sroc+Tm3hmRfKnWn7SwlStC9MC9FgfFis6TTKb0bUVfaeU9Wf3kR7YAhGC9ZEtkKf1FsiWOW14z9w66NOfT/"
+    "v9/iEPnwTqJuo+ZARjA2Cto2OHdog/XaIQVELsj4azusxKRrLWYF4Y1fV5w9pgLInyO1t/9HuO/uzY0XjqCY1Jnt8h/da"
+    "CtBHvd0joU2LcNA1UkUUL71n/bzBURssdKoPZUWJ7LOqwFeD+h7e/UZuxWKEQtv/AFGuM2FpD2zZjTThm8TxapZXty705"
+    "3LYu/T9IMfhEL5/PH9QDd9l76R3eN9mp",
+    "szfX79ED+lsRl9Wf+qaYMTQkdm9mWrsn62q6bIcpJL+pd3oYiTW4HLp82P/IJD64VbmNUvytjxPpKsIAamtjGi3LODAXD"
+    "oPZVAtVzRybqRhLP9uyPYOM7QJ0tfiD3cbB8KFZ2LLu1vhGjRoO7jDCeq9ri6tv7X25vTZ7xu4HTNn28vrsAVOA7UwQzW"
+    "HxNhJR+5eDwYtn7YYg0DsUgzFsjNUtmqbXZZ+XFl4VRiXxIHx18pE2B23bwKD5+iz+M+8fNt6Hnb6FCd6aJavXPzQ920T"
+    "gD3e55FO88rY+SEg7bbT3tL/D/LqpsC/Rqor1Rz4FllHXNBvtu4ew6WXre2S/Vznbg4cHrn3/D8jbKkum+YzIUDJLggS+"
+    "MBWtRGLnq3KHbMD7K7vkCeKmxZZNoKm1S20SzH1VX/pwTRFNv8UDaT0x3B3t+S2skZbGA/aT4S22el0f1li+qWa9JMuoe"
+    "00JQPPa1oEIZM21AHkKYu75OdEV11GChWGrVBy4ggU1eHjPor+ZxVWUpE2VlA27enNw28HC+OzU09YifFze+Gt2dqi1ii"
+    "0Jc0u8kf1zeqMFbwPWkmSbXOjKi+G2Adk4D8jz5w89F1ZldH/bR5FMzVZXcw/2QR+mZ6IN8a6cA0S76XJ/o+YjchSJUFa"
+    "MkiYG27sw29tqzdXB1lGRasxk/4Gy1r8HJDN74gPG4CeYK77Qjj/SHAt0si/ccD2659ECYsIMUN1Xe5j+25Wr2biYJVRV"
+    "KK2yiIMVCW7JLA6iqzyZMRPcQSn5W/zA9okZa7cgTsu63oPsgfvOLmIOkAlrN4/XDAsRIIxzWnxDGp4FljfPC3ilcZUya"
+    "EH7u4r9tdhSrRUqUVrpV3oTQhk5Rmkq47ZjPsUdIyxIo8vYKHFNwfBPuez0IP3+aQtA0yx/sG0DeNbc7b2n4OFbsDU6uP"
+    "n0f0G5dwmIuslOmgRn8TxntxPLRPuHUdvxPxLaafeDd4is3Nq2U049IIde6v3BnULLLhOy6wL0v+BWxi2NJggIS3qSkUm"
+    "ePtvWAz49i7EUmsuu9hHYfixi+Jbay2qQVt3s9k2tCxtQHGiV/wHPho/uFd33eDAq/T2fh82n1PFyZS1GTcy0T5cPao/m"
+    "9SiNCmuAZeuxaztlmsdqnX3B0OetV5wKWHcdsY9o0qnXmXYc0xWbXNKaTcVYsvk/x9qLqJXMwra80m5N06gswza7GbW19"
+    "nFyvDg4+c+CxIbpIsrO49nxEyo4htqnq2Om2yfHT6iI/up2Tz5pfAFwukri661v/K/bmcVXyTSmrs6iKuoSJwjbX+oiqk"
+    "kd03fcyU+Ol6Zt+CS1T94uid1GLSK+LVqxraSiKYStuNf6d0a4QIhTEW4kZesa42XzaNla5OlsSHVRfhbTXBMUeZZb4DW"
+    "t66hsFVh3sxjG/iL+pCI4tejdlnS2VUYwAJWtVRnPesdPltSvB0b9yUPD5kl3B/2aqS+JfMuFHrhTsnvwn7eI56Ef1GGi"
+    "BzF+0cuz24qYOdMLGuVQj1HGy3CgS8CAoPRykZPE0oo+QUu0Uss45opZa75K0xZTmWErKgBgNntdR+mFar3C4mz9nueXB"
+    "IdMEfzKRX5NHUnTvwiPy5hgf+sC5I2UCCzkpsXUp0ou490A+ZZ4ooxeteJoujDzhW8QZuTXJJpNozTutd4TmNBOC3ZuwK"
+    "XSBSCw+58+Pxh8NiyDTwgr4rRFiLVMMmqOB6xasyI6JzTL6NKBzCV1jpsRWtoACpUT2BfRktD1L6OM6Z4LpPemTMBkblv"
+    "5nEaaLx9aNl9D1tc1aAyxRhHqfVJAiqOHRPEJPz6vx0cDVq1OKyIxgwD02cHBkOFhx/nJvXEONZ7glXeLZF515B441JoX"
+    "+aX0gPEOF4RX5bSVxtFVzBNy+RcBRSrRhQuk73EvAGKyt4jTGc8UKu4G0PvogggLTX/WSi1S0cBmpGpBwqcui5mFiE+Z3"
+    "FQxcZ0FoI5mF8TWSeX9i72XWXH7/05KZATvPjKt/8DAzCIHGaMpyacRk0DuKYMb00GV6JUWdkVnAT2cpqsS42SKycD/RG"
+    "OHCMW0fmhJ3ZhqszzmBnqtL+O0itCcAyYWe0FG0rhEW6AwIlH1PnmXF9iYJpSKl2jcwUMhWPdw8C8ului8AcP3uNeLhC5"
+    "3w4+xo6agWBhzrGQRd2qwEqvL/vo6Jilpa365QE8vrh/qHVgUulfmK5Li7ewSHWLCiAWo2WmvxbRwNy5UzNS20WDINJK1"
+    "BJQTLtsFradXMepMV5crMTryEuAOkUx0/v82XyxCNqDyhZQIWL7FB8qqJdV2w+d7MP5WuTqjDzE3lNrc6SxmAM1mWLnJX"
+    "12aRJqaffwWBUQAsqlMDIlmhtLserS733+RYZJGRESq0Z03poxFPHNnyNKyyEmYIILNNIqobAKI8t7mX5IAy4q05ssmJu"
+    "si/r5wY54wWlAtqf6XvqQlucanPjdl/C1z95eaB+duwpELBIi4FLzPlwSwlt7wNgvtr0Eui5bEM5sDemcLBYFeLuLpBVu"
+    "85Pv2pY9+8mGCuCDwz5o0URfxQPXNX5ufM6LXjcnhApkZXBLKJRCqETL2p78g/uQnX1ha/PWrl0Fr0Pom+QIUadA/eNr6"
+    "otf6B9M+IYAtUbZYFwCWsxEFZKnX+i4Huz6HLMidWUbnLOp/Mo+rKSmQQtwyXUsLIUwpdD/+T5vEfWBxMq3aQ8/zwxMYC"
+    "GgJvQ+NuSQjoVmReHgdnJWb4XyVCYwuSy/2deUqvPHiHlXpgUX5vTK/jL0kPDnzEpT4/gi8qx0wm2irLMzi69abaKnKkG"
+    "pVYci8rT0y9YOf6AJ1fZWjRtY7jysv8e/ush72IRO1zkiPCBLFuzCKWVswnmx8XXGYzD3brE+Q86SjCehGo69+7pX0gt+"
+    "jljrhkr4LAQr7AlvvXOm3EGEYl/646rTL9sQ3IChC3dDwnIbe4x75PWrlFcnsnpeqKWBbyIPxdBJ69fXdXd/vLL3U3/iq"
+    "QEfCN1G16CEOjW/VPDa1VRqepL6/kY9G4bjX62W9qyhdxaXnT0gxT2leAfukBxDt7ydo4aSPSSkqj0BXUEe42S4/8odFX"
+    "K2KbH12G1QKNqkg6pUp0QGvr575StxTemmcnVeL7rPNxmLAsoEBcU828xUayqShUt7ONyFji4rCUjekkrDqZaOqBwVg3J"
+    "8Egyd9VYRvw5O3PYlW9bxf6W3q66+dNFZ96gjNTkw9rqK0Z/m+r6b0ZUtGYBn0vLfq1xqR0ziU4pdxeIK/Guy/0tyZoaM"
+    "TwVvuC33zKk4JmQiw9F07EUvvrZ7UbuFRv6hHkw3hmwY4d5yVOEI+b6/qpXlZ3d1N9XD9/f1pb5WVUBg8+VzffAlrgVSS"
+    "6NaLOgNuMPX6hApD6f+cF8vXWfVcKhHYfLUyK8hrDHn8liddYWxqEf6YEcCwuDNCdHWt4UBd/cZrrlc9iF9ppZlFs79/5"
+    "v3Ki5FKpFlfUYVfHdj76pYR8LoGU0rQuWbg8ApK46r1NuwP3x5Tt4dvOx2DL7+G9kujFS/aBY2Mbsdvqe9BNJzTRfgr1Y"
+    "HhutUfRcGv6naM0kk3fBV7lXrrb4BC095yVS40UBMD1FszVNuzt9QpgmrQqE9Im83MO2ayTgb7+9w7plaj6dg86A4mPdO"
+    "+nZ/zUBA+nwdzFUdFehtMNdorQE1QyYLegDIafWDLTevROtuUH4I2gbU9USy5PNR7BSUsGKgIvljqNDSI/vbkvIdH+/ue"
+    "XIRv1XkvqsJf/Y1DyN6CkE39U4/QVY/DV4K1PuJGWi/DghrgLvgPTN+p97ImTi87eiKwPPVSpunTgPmRFqaR3AV+BFMCr"
+    "S2lZc/EVq/C1o/7+z/KGrs3Hl0u",
+    "o/pRuqy2m6fq1M27O5cemBn1R+fMyGrqdU4USVUqMxhZ1uPii3maEwTiHpuLunEPU+qrAThSxnNoSVlEpEzTvoTX5es0j"
+    "6qjp7Jey8e5XtTfRd8RfQ/P9bTKB76nXpz7tv009M7VqQ/yDUZ3qs7pdXCzrMe4pSnzwGEtUl+P4mWoK45PJ+pHPaQk8z"
+    "CxArWyO3Ant+Y03ktdo+/ThIc/Npfr7573KKa+vu3ornZ19Se6ZX1/d0cg6hOchimh50uNZ0KkiJ6+BEVP4w69JE/GL+N"
+    "Jl+jp419pdRL/24uIvmmESDQmTUMXoj1YWQgegqdqHk41UASJV4TEkWEroIJTy1AEUuedU+DrdbjQzd9iStark7C/v786"
+    "Lvf3U2+l5jWQTmsgrToDgOf02AL2XJV0T5BKabKm9BLP25TbJzJ9vrHNnNNCOj+m4e3v6/6dT47DS+Jow/Ma0qcgbhGhh"
+    "HpZD+ScFtUpoffLk9X+/q33krjeOOvlc3owqTtXl8kIF53wVC1OrulFdMb0jOCs4XvrOfhRgRQKehAbUokWMW7LEOvEFz"
+    "EtbmB+l1ZzddK/u9s7J642BmedBLrKuCJpbPSoJ6k5KqxK99WTAT2Dxx3V/CfhlX3JnwSPeLnUkuYZSTYCnTWpe/SM6La"
+    "CXB5Um/A9SZMXlfdeDZ7TkEtIFe7azEMq7xLJDFfhSd5dPamYoDz2UHxw0B08paGG73vTOE3LkGjCe4XR0jJNdBNPyuGP"
+    "lZep94TVeY0Uq7Acrrrd1kl/aKZusQNN19JIUGyUd61uZWGvziImDbePS0X/76zA93chqSOGjuntCc3u+FGPveDUYKLGt"
+    "yWR3xWtt8nEzxhq77CdGF6rrHcWnyfZ9zS/HmHCPWpxfkLIntFHpwQ7XtD0wcgjSnSrBirv4rJzC4FU2vX8zUVJUIgBAy"
+    "1Yhd8TtCqiyBDCvG1qTDNMSiiEVFZWxDJNKgAofqvtd954MhW0ak9C6QLwKT2mG6a5hLbumB71kuxia1xZLyqmJFtHpi1"
+    "1SLP0Wd1pNYup0/LqVP1O4slTpYd7oPR3ulnvMo5KUrHexzdYILr40K/b7Q4Gfi2Q8apZ5tfegQg+0zhJZSml+fmBfufJ"
+    "U9930WU+XB2H8mi46oRzX3eNIy7eeDSLGghH9Fm6a7P/S9sfvpF62I/WVVTe6T0z3ecbvCzq2l4Ygs/t77+pR455Ms99d"
+    "XCwVZD7NVe8sFwRvS7DcfeF6r6YOFJEzqaXHkw/pcH8iFEh1/wjCb9bXZ6RPJn38vySudeeFx1L3+/uohPdc7rsluNkcn"
+    "xIWhQuwoh4ej3j/DqRCc4m9KgHhyN67sy/szoKlfLqoPmV1/pB9zNaIVu3fX3b/SzAmiFWlmTx+5wk70JlndQfxgbbHT3"
+    "nKhOYKDvenHAUBIjISt6gN0MDVeKXsbpkGqBA4g3yJPSgwf2diei+10JAX2mCZEhQRESZSJIptQQkeRwp+n8nguCwCE8g"
+    "YS1Gb+QLvMPsLUiabv+yOugPDtu0TAtLZxbqmgjBonMNVjFnOT6iNYtfMyZskUCpLGBoLInBGkWBPlWMFxPCNdIrwdqpY"
+    "Px57OkX6ZE6OILK5qGaP/FJN1fjNuytbSqc+pMJ8cYvY8+MXXkAUlcA5j8ZxIf+8HUM8hIKPo8akAowG+DRirj1DzGx5X"
+    "bQanfmpi+L3q85MbU20RlfXypcq394Dq6/rYiv2AljMwcG2ax01VBy17x39K1EVii++UH7exH7I3hNjDDLd1AiXpVTotf"
+    "tkYfPqb2+H3jV/j7h1Pseu7Z6fqd63Bw+tDZoit/Et6NBHx5GRNHQPVq61IDa26ucHl43eshKOS+5yohReFWjX7bFH2kQ"
+    "ZZha6XEazrx2ot1s2kY9bqXHJLP8I/OmSr89Tkmymm6Iu1J9ca5pq3UVnYkjBGnyOTHpNtI3JVP29GirNjt4ptFZnLaDD"
+    "/WupjHKa+5Rb4cqGFgfrSuSKja9FmDO1ixxC9zamJQncSRbYGIO6X0gHe3t2a/E4npRWSbnBHK1lt6SbrYtSijX3KXDpx"
+    "TPUACzmMUTjY9nNJuBKSQ2eakDukS7fO+rf0IoWbPnZqDNP5bRjWj6HwG9U1oj9Chg3GD7HF0qwpzgqrQaZhTifcL28IT"
+    "AnSZthVkigLOtMZhv0AxJnONEFZNwvDcgJJnwUqCZjYVSi0luGp5MQf9oEKm1frSotVlyJeHN3DbdtYkr4HKVMhVoK9iZ"
+    "RgZ5RJrnMekelRB5p8fZ6PvYI0KQqkMgbbutMH3UvyDtEF/E2E/6ow8t79H6a31PMgZpv7Q4mUgkJBx7oFfPvnhJOANPb"
+    "rGd0s15m4hg/fyAimCGJfzRG+2qfY1FjjXlrI+bxvq4YpNINCXmRZLjDXXiMp8Ray0hPOIWhisoeVf8qGCrVRGewBQnDv"
+    "ozXy+ekVsWjK/ojm2WNApuaV4AWEIgqYXIK3wzK99XBKIrLxtf0EvSAaKSiur1xAvfh/CAVWxWamMx19y44F1xv2DXrPA"
+    "cdkLzWWPDO3h25MMfp3oj305o9d7djSd+TdeNHYzkoCxYepW2dNGSqPiWfn1j0QNMqDA3UKT5zGXRaEAGmYoqbE8HJdTi"
+    "4haDxzij6hTC36k0rgUV4rQykuuKdef/UA3qaC39v48xfXr01yRARZjPuzu6hD4TK55f0rcqNiPFzsx/X22r+NXtMiaAM"
+    "ZePQ97uSbLz9kgKCA1p4us6up26HowXppTQ4sxiD4SeJ790+jfjfvdF1J1POo+e9GiUlVf6o3abwFaE5d1du3/T7mRE6t"
+    "9xe97gCIw7IUHo7q6k6VimEU3ZdkO0jOwMgTTko7zz4ZMPnTQo+BfdOFsl6ew0IQWODeNnXn53R6Id8JEo3DKZXgTrC6L"
+    "OQZunra2YRpp6G8VfDqgne9HojDrd8WBsBWpT/4N2R66xToOo0+7sGMcySrKKGkzrcfQej3/55cmEB0Az1vawL3uR5deZ"
+    "37bTnoUxqJR9yQt+mXXuGiDwBQbqX3FohAjxh1Bta4xsT9SbMlwLUgbU5B4QBzZO+rK97AlmKtmdZ8JO5BJGULxijKKMp"
+    "XAmotVhFvtJn4H5J+o5eyQ3OyRHs/VBVJ2EVurAP9+9/U5baZP5rceiLPAJj5nE5ozoEVdXtPDO7Z3POwdTf5sgxHqcI5"
+    "Chez0lOmu6kxKhKkRxdxuZopHUT2jRClsW+r70ppoyEG2qn/VdK3lhrOTfgEHA4m7fYQOssbhHF7Ee4BpkzvTYkLmpVba"
+    "2x2u4Vk6fJx0lNo8U8UEEZZBMt60WtHI/hb57BgNWhT+XoAwM+GUEClj4bCz68MknH/TW0gfPmGcBHeJRUIXVmAldytLY"
+    "pKEkvMkMrdEjXC1p4WG5VrIkxWioFxonSZvGtCbaeuFQCX6xw8X1ZvGSJJB4BLWarjoDkkZ4GVNF+qF66MnZLcmIgUGpi"
+    "2SGXTBFCywYk65D/1jnwe9Ewd2jpFZ4yeBCEmROkQNFL8ZHZYgl4a2zHHXHNCj+DPVSoMJW6g1xOKLCAUsa+G9CoooFBM"
+    "NX4zx0SCKoPe4mz2NmpY585JUChf39XC6IJdgiT5eF15m5RMoIkp7zkLolH1CmaSyQDCJL3OOuixSWN3XbM6dnxDwAjrt"
+    "wcHxMBbV9JFcR7CO51aNprdNgx9Ek3OvT9wi242xCt53a8JbL1kL9JUavyiyyDIxim/7VekJJQnI1YrDp3hMuUi8F4tnG"
+    "D+piPU+/V8YoZz/xuoJgQxSKik3b2Yj5RaYRUHMDqSVYFwvWqRKZMs7jYK+/CeKNepSZ9mOWWLLw5HcAmMQSowLSXUnQJ"
+    "fqZ9fTbxDyIx+XjEvsk9GGAEL8O",
+    "cnxe7lClYyFSIu/kmgJsb8DmIpgxShUhAzjRBAg89FGGnVuaEJhjjTJDM5df9xBmMkqp39nsa6gn3jw8mfMig3qGp8TUu"
+    "oNhGqZaZqotqk0bXGsuxBWtJhmJNsR3RmktRgWpX4Q8kYWaY+SwIku3NHe4u/NsjQ+W1gAxWsy5iC8Slp9JBSI3SQ/sTi"
+    "QmZal60hSlAtmz1rUS2aCTO1EDLnzsK8u674TZCLvccudDV+sZQtCpLVuoEpN6W2hpTR3Ue845y8XDyCWoDua64xIaqiX"
+    "FtpDQaOeYoq0xMd2Jdo6lXmen9/ZwDCnMIbNbJjcWA9aQtAcSqCFBFrRIwqK3Wvqp0IpCdg+mYTEqmVIV7rrbxgFn0v2S"
+    "qc+cmB1DghQ1oeACg3mD7MfeXPs1NEQySCNGJJszvmw2tX5Gija2mERm4WVgFmGBnXxA0wjT24JA5PMU5TQagF4qiy1BW"
+    "Jg1S0HM395bJx4eKfsNfxjZjbakyU4fmP1M+8CamU/cL2t0+pzlP89Agv1DBBA/QZZ3aMe7HbTDW6nFDhGKSifQ2ww2iD"
+    "5m97tpTOZJin0BLfGv8NRRCvheEHEaWlGuAeSV8Q2R1tmXzieedMqTXG8M5F4Km+7KUCwCJZBmobxINr990cioPoGeqhK"
+    "Sb39EPqHNJD6pfGjBtEiy2RXdIJaLOuBs0Vs5CqBSsgWxNjvXtSy0gE+BNm3QFAYrPYm2sO2tMgLHObXZJil/pflZi3ez"
+    "24LOtjL+GOTGFr/VNlbY4xtubarBAunA9CUjLoMl5/kV2KzNrrLds3KkzpdGY+376tRXb0NiV6T9XdEDWW7rDR4Rb/iRO"
+    "PppN/xR1dh7rt4ysX5rGNnobdC0G71Vax7g55lpEGSaMPpHF6P9zZk0Rw9O1bTHMu5CrQjmBue3USfx595HsY8kL2eKV6"
+    "7jywXdsq8SiHsDF0gIP3fuWUvoNt9mZmu2uFyJGUuHelP43gI7e1Yu39+fiywINBJaM+2JvO1IwW93rFGDuaw+YVWO71E"
+    "agaIp5r+n9qGh+1jFZhESUfrJmFvuEb281m4MGhRbaEALei81072/n4qASR+qSAZ8Ag300RNYxesFUtTChpaZZIHouw3W"
+    "T8q0vuNN0SIuiSzrpkdTODlBiV1Io3PFljWqDCXAN8tNMwr9lpbSzBcZB223ZZURShYGJdV1yAalmr8S0AQNrbJmwaZQ0"
+    "7HHSIHDb/3JkPGZpltdYw/RFSCKWoBwwH9L4Cd942DiR+PbSS1C465LLOaafmmZ5DUf0Sik6iKq3J8A9aLxAf36f5LPYE"
+    "iazTh0IWK1zpjPGw8O+IHlQ1VmjQefl8Y+cFqKbeBdqZX/t64H5GnW9H+TERwfjMaT4CVcr4C3OfR3SLe+dnt8RytzPDG"
+    "Uvtfr2XqkSDRIPJdH4UlkUI/+p0hD0yqK4dxNUvWoJGjCIylXCyToUKxekNaI0NyTgTHNxdo096Yc52CV58iMSauqpNYL"
+    "sF2rnljNSKwVVUYvwItQOQMeBLR6sSkAvwHzqu4XbyJVmW9GiS+sN7UiwQASpc0669QE5Z1Vq2ssK0UK53dI+iJ9itRG6"
+    "GWDybgiPbd3HZW6pK9LMPgQglo6J/RlPIjOSo9f7vILfsA3VHcawRWg1AhOBbN8dVZRgRGT0V4cZ2gPOiTdQvE2Qqbsm8"
+    "aNIZF2UZ70h2W3W5NFg8vlhHcRV0uSCagDHewoUj8idAo39EM3GADu8Eu33Efc8wUVcB9RwBd4gXp4hxfoV8l7kNki7qt"
+    "RjzfauhD2naXVuwndNd2ANttqvFI35/sIJk6yVTw0DdklpgsAPvwK088JZjdDgZf2R41UIk4RfIYJ/5CSFAFtjhP8HXUH"
+    "waBB5CO2eXMjfkS9zVXeCeVVhxW9b5j9tbzntJLdG1dGk0A6rJeZ4bErGZYPXCVkfGE4qAdtrcpi2mBd9+5u/aC5B+dmz"
+    "EnjYgZHvxKqGvQ3Q7FlcwvgTqW1h2TWHlLW9pDM2kMEpYkk86+GMcYh+k4O04qjiQ/9XFAtJxiXwmj5ZWBV2ZP+oADLIu"
+    "NloQ122BauHD9jmTzweVrR/PGu9AGGbG63m8mvIbBJHB701Vdx+PR5TUJfbbkQoyMjeAPR92P+/hMpJGhloV23la/Gpco"
+    "n4SM+Vmc07h0edXqDp48z1RscPs4mwbj34rDL11RyQCWaKn2QpKOP1ujla8R0e4f+pvVonW/dY5/qsB8cPHsG25/t8Bel"
+    "WHYIX+LeWV7vy7xCr2TfFVqlLhW3Dbv56skGmqYKjw87+h5bhy8JET+vPFpUf3v2uNcfPO/2+odH29329Ih7T4+C3vOnf"
+    "idDZ01h/8WzAGlWUfZPmFVYbvAfHx71n7yNGwP5dgvycDNnTyrj85yAg1VFbA2QNHf+4ySGcxjoG2+RPvEqvWQH8J04y2"
+    "/iMtzh/vRVvFGwLI6txgmzoCyzEZHowCGeyTAhJF3mS88f1t71iXSjW2m6koYkvt7Q7Y3/uCRxTijI43KoZ4Y6Mi4mQug"
+    "SX70U56VEpaqgQWC7tOgMTkIa09ZynlNTTJ9qgxF7FEjzxwMIevPj/khqBbqy2WybMw7k8l1aM6T0zU/Cfq0JevLCeD6p"
+    "e38dpp1pN+H1QyNoej2x348U/QBvLdIZqeeYiVqeue4uIOQkcXcAabxpOdPQ8BO9aIWPF/T5lD5v95jjnpzqE8+GexGRw"
+    "WVFtBlmS48NfPlF3PTDwn7Qf4AD4YEyNbiDRLzNyAhpvKg5cYJCddcjDdjuAXxraQSHfqNxVxh4abULBRnISkAVCSmrbL"
+    "a/v6ev2MSTASPP0/wsSj9Pl4soTEa9g2fBoOFj9AU86DJfl3H/0Xjdva4XnRySgEPghZsVg1jVH0zYQOzOl2Rr2GqwQ+8"
+    "9dVsdYLSHPj681cUjOHifHDzd359B5BVwfx57mqFE3ee0/jpPuc0nB9sNDDS1XVoLMaycFc3nXkx0aX9/CTvxagkrsYVr"
+    "lm2b0cwKclyVsidJ7PPGscqFXvRuOtUTTQgeSwnm0sh/soJEgL05DsGLjumqIzPuyw6G7u53MaxAlr7H/jEioUZ57LoyE"
+    "cMLPjxav4FdCB4E954SgasH9TZr2uD/FY9j4+g3YQrGxM0qFDkJcArLgOOr0lvPH9ZE3kE1sKYKrGmoV/k4U9+B1tIDH1"
+    "5OEhUMzwfIXvuDET9lERPBkRKp2kZN4bdt5SVEBduddpAQXYFzw8HgoA1lsfOdHiKAkvhwEZBWiaEf8rYJd6DtfKx9nmc"
+    "xvUwCT1uqg8g6jTivJVkLo2vNkkKcLMq2DIUniFSjOC3jlh1mx4uwl91WLdLZEtKVY9Jbnfo0IvHlaasbU/qkNI0pxhBs"
+    "8TASVnLvdodevtaRuQi+z9xmavQyQEjn+/uVEF+jOroDSypUMeOhS3mP5WWnpgj57Z1D+9pFL/0q5sAgeCXCNlEBi1hOy"
+    "6RMZjMkimYzelu1f7n5YtBqdxreeXxZ/kZkWTfm60nWUl9lBcFKh3PZ9vlB21Sll3JH9rWOD4zChrCHFXzbVO0Zxr4ftR"
+    "QrhFpALVw2h8hyo4tu2DPNzANY/mO9+mnd6OUGr71Y/Y4tMaUf+sorhWF1B33tQUbUW2XsuvcBHl4o2qgWRwSwyxd/fRO"
+    "0PhC1gN7I8Wy7ffqcUesVz30MKyt1ObJFRMXRMCJtgWS0zEZkRTUUQK5AMUczr30Gp7akSuMg0l2UXz/4zZMrFmrWOcAd"
+    "AcPFu0w79q2XBYeFvOMMaNhb8zdbDUo0idZ7j0aZCe9Q3afYph++9mLZ1eIwP60xUxf38h7nNyDaRZ2/u0OXc9g6jM1Au"
+    "2WZcqYq/YOjdoD6PvMd3paS7Dm2",
+    "D8cHO1wgyy1KukU5hxWhTlUklx6CKL/Nr+PiZcStxMImCZjG8OG+2ohVBGtKrJbqSfAie7ckWtlptl0PH0smcFwcS2Nl0"
+    "dpQf3snsRq5vYAzhGwJoRP+iPT+2YzIZBA7ogSopmeeQNuUrrrCEwjpqK2j0oWwl0RQNEEkSQT5dXpIBvVSEnCF6Id8gr"
+    "UeWgj/9NwS1WZPrrZP6wBcj9R1RRdEE/MnorKxohJtPgQfkMsKY4NbXQPGxv5AVdm42WJX4JeP1mdEgZ/2/Q3ffwkPvOa"
+    "kf1c2/RlaHE7LHq9fgjZT51mO7U8CSBiZWCPrSv9eogqcIOiPVLVXPXYTfUukye949Stw8WyLuj+pO/Jr2cQ+PbvEwa1X"
+    "Tz3Da05WnG9gIBjJXpnj7QI7Sy3V2xhZLHd/GHH8T65XYFQHWHH8MU+9tjeb8BlrzcPiFCv1Ty49yrUXgKZLag+6IWy4z"
+    "DE4raLP4iNfhnv6qboFN8CV29iX5fYiNFRdy3TmVvPVUV0iW1gg8DABsAWHuFlVpN/Et3d3FfGuKtKXUQqnY5/5xpP/4V"
+    "mxfmyOC9Pou5L3/+VTAf/A2MB8J4ePsogO1ErJPtBIkdP2M7h1oAoJ3Fw1Q1US0926/fbdXek4TvsO/+KBcAtbNMhXxEr"
+    "AzGvhQTervQlwPC8T4y8lG1xj1+Jr1oVBLqpwb2D5RmmNrBB4NWk/j6svsEST7PxlikSmLOIbmWBc9qZc+lM3l1ANU/Bz"
+    "FxaG5WTjeN3+Fc/puMcXnXYjj1GdfUjnvELiyI9mtGornXh0Bm8hDBUmTl32/nYJmaN9ma/KuL0xVeF0HbhQqWTVs/6AR"
+    "QAsGVpQcWpD4zadj9q6lTa7WY5YUNAvKQkcUCxE5ETPSWEBlbdfFtdoMFv9RBFUpxeNzjR6oVyFFkxwKLhJnyIk3EMYCk"
+    "RPKdvAT8vAgRcadeksXRVBSSxaqyivsvCg77j2VVv2E6BjwzFEl7Fp3Vvz0VNONdyzaw9KhtVeqNvY33+XsXCsJUqlNRC"
+    "Lle/Z/FWGmbU5vKqdqr6NvfG4/Vp3klAHDAdOrScawmvkKIIoAmn9exEh3UpiYwx1WAtkYl2m1nx+tn7zHcvWbd4n0m9C"
+    "xlZrTrVjar2H/W+rGtsEt+q9ww3VK+W3rvfE21rnVvLEay+1+tTGxkc84xc1I861LVNI37oi9sgfI8XP7BqZmaSOwS4S6"
+    "DHl88AIQ65H1/db5HfsqJBnHOchm0dtIoLGn0n05IaSCazUE2uCoQVJxC219lNoOGyqIoxG33gJkj8svdT4Uwa2LVmGFz"
+    "tcOOp9HIZLJtpD+6Ese1pwsXn2FHJsxQl78VgtMSCiOmudF/G1atEqiYmqFFF20YNvsPlCUkcBfviPydbE6bR0NioOA4R"
+    "1qk5ppzhvE4i4Dhm8zC/57PoqJ6orzphvPBwFQxLPg43idHMkhKIiXV0Eozde7eIi2+bUjgNDmQ8DIHB+9IHFoxeSZk9a"
+    "p+/ctq6RtWpnbyXlCpIyrZYgxJx90eZaNKOO9JAJZghhKtEJKPUDA78P7xidOEVMGV0u07iEzRrVRqT34HsMOeiTUux32"
+    "pgsTstEt6Cym0BnHqtTfxn1tvzQ8fL7+uvogzLxOJwHK2o11VgDyp0qbG5VWMxQm8bmByW3Dtzb3y9OZB/KQpmNOUU3N8"
+    "KsbrwQuXbUdmaVhsOO35vWgjhBy/jL0Qxq+OVFo91/etpTSscBa7d3ahlQwBNkx0E9TqGBNG4mKqTNx2xK5i/zAtLCmU9"
+    "NV9X2l6jI+cI0X6Wcdad1FtNKumaJ/oOvXHM6LM91K2+zFKFOX8UbZP3Usw4pJqAVKcksW04yS2MlMTkw0XhWq8fObsUO"
+    "//M1JiPIFPpSBhX/BhWIk8aBoLy766um8DiXFL7s/AzxIyAsdFJ5tozpRidfpdlyU39uhrmxqoWe63+UP0RAtVwvxGvv/"
+    "O7unHEca3RDwgKyEXFL35bs5KsljvBrfcvBMCRg5SlfkoTVkKHaCB/ldIcNcxO0cVbT+FVO+92uVTwqW0osFDxRdJQUSD"
+    "MuJYstJDnOHM+SStHLlzGJvK+JcJO0QGLNBhFVOv17W334nCa6xYm2eZ1K1jJCg1fZhiY0gVsrAr0y9INaJpksaJdxVEx"
+    "pQMyThT+Ac0lhc5BSyi23O7mIjVsKOrfNnSUdP1epbPDBk2QaVqzQnIcnv3nnNENgvlX+7+XSvNxBqU1HoQ0hPJ/hubr1"
+    "2ENqHv5LvBt02Dk1taud7UYMRT417azCtRGrgvbX+qqtWKZq/4P51xkCAtmZd6MWoet7sPLrkazG55NGV3NXSGt6UqyBa"
+    "UZeU2t6M9irC+gWPdMdvMZMIUO+ZGLmcLmFY2GnautrY2yxWL9XY73a6vFWvP5ifDrBFvHnVVUkZ6sKyg7mmpSasgQodC"
+    "DOXrOHMPSYgqgcW8hO7u68Gsx9X72Dkz3qKVsMJS3fUr2q7X5N/2S/zmWN25GjY/P7SQn+TFOn3I7uJDVz3jPJv8M9Z6y"
+    "nE4W8JFVK6GhrjD68l5yBiPYiToJMkbTg/hVT9Y3mkhx0ajtqhWyYUGAlobXxHmsl31ZAGytIRQ1TT75Dij3pj76HL0zs"
+    "g5iaTG6agPbawYfvdNfqWdNd7H1QO2iLzemxHYsqFBHJ+IX4yruIZnApUxP3c7WmiWfpy8SD6ihRPsWA77bQfervKJzT0"
+    "lCpJquGMpumJF20pd4ENHY92lyTLkwaEslQr6CxfwtmncWFp3dWeChtXsV2oAaTOJSMK0C05guP0zCYhfj7lhx/5cF71w"
+    "R0EWGZJdOq5GigHifdlsCgMvyJ3UIkI90ZXSMzFonzSXiyx5uA2NbNZnXWqEQwgQpkj1iecb6r+lEe1Ndn1A/9CRtjWPu"
+    "AI7AC4bf3DKfWsQfxD2wzshH+kuotsYbVsBBLYxIU4sG5lRHp9RZsTjNvHE/EqSFrhqFaK0kZsoyRIRDoHhQl6JjVOQMA"
+    "luV83k81Q3vtwUqi0U27tAjN4ckqee34snPR18r4Zay99YKxpaDt2u1RxwfaG8ersT2RMJixTln7Z19TjpvhBF6B1ALn4"
+    "3VjEG1YIqrX/tIT8SfENyXr8cc+ar4kjvMTJYoCvWuSyu/84JbPLL0HX3R6S9K7Wh28bb9QaSmYvrFR32YhOqxjk9SXJC"
+    "UScxaBj8oCHWwmCKO+wmatCZOlSc043QeiY9mGGh/rBCC9N5//dPru89evTr/+7v2rr179QM/+NiA06I/i4LvoO/XzVkM"
+    "2HFcM+vXGf7bDl0vBCMrCBWG5LhPXFC4Ux7LxfyreIEnUlRexpRPR/rS2k9nE2VDirV7WvE3Msn4fGyjxOCFOahRpvfdv"
+    "3VhQUYlPhc2i4P1MWrqODGb33jq89X/coFgSkFCzDt5dhXCgGkcTdOirOhqcJAXnDk5qP9N6BxejG760FMO3Fk/sXEx9m"
+    "HU58ZNamwhA/l5pwgZtnoGFdmSb+sOF9Ek2RuDrbwvY0bxuapXBmjJD1CEjTzDfwFW4Dq6LlH2VfdL9xrPvMt5b2a6iW9"
+    "VbnQRgHir85x1/VJkg6yAEOh4ZJc4G9TubP6mEUUTaEd3PPSBFqql62gzsSE1gR92kjqu/996VV4wv6vmGg7ObmSYywEo"
+    "M3IsNPOwrf+trhXWvq5+Mp2o+4XgjboOQMYF3cWog5Gfj6UTHH6U9noHRB08/bDHKSYKNTCKxuAeiZ0cbtpSQtnqJE7Jn"
+    "/odg15uoqNgYgFwLkW4hmW2/7G+5/WpBIq7UGqsqiI0OCR9tTcXjKpSH4zqKwlE1N4QeIBB7P3t12D1hyx6tDB2bzv7h3"
+    "s/igmPWmt0a5Dh1X722vjAkFXwH",
+    "UoKNdU4WUL9WE5sf7gWVNdon/t/oD5dFHH+pakNsBAfL0ThXpc3J+gVJTrDT1GSng0wwzli2I+3zu7tvM3dDaYc6/zM8B"
+    "3RkQsR3LJkkIQ3jir0ngKV4xZoCWUjhkLPRz+wjSGydN/GYWbRHmiBXPU4/vWfpu1gZE6r4LXLY7ZlwoUfrZNMaA1EmH4"
+    "IkyHUU0N0dtymda49y+QRLQFEjUOgDXkUOY5K7sZn5aB1bewD1picHkNY1NPb8p6yDVNnUoyNV7bQ9Yk9ZCJyVk+tCwQm"
+    "5zm9bO9nzzr6ZnF9WB4MX/Vb7AbQm3TBTstlY1i2Q8mYJPeITXF+F1jHd6JgpHeqpzookngd5x7Ou789G9tNmwx5swoTn"
+    "2nrEZUWRkAeqxOiiNNB5Xrg3+hkkal/9yitJPDOTUjJTIhWKjlgTkjjS93IbOM91RJv6oXKzAWp8+RVLKojHl/G4mowRa"
+    "v7lA18zpFRyrFQVal00noiPoPqaG+DUH3d3a72NK6lHhDJEzY5oXPlSL27szZz0g2YHfpDtWF99I4hDq7X59n9K72s0QA"
+    "+Cm7r6P5zqnmweEMCr+DKo9AxmNrbexlEPTE7qe2H4bCMN+m5k478dv0a9ssfQnqJJyDCl1RyNDyeqCKEiiFe1SsNx4UR"
+    "QQZwqdodOfeUP69kicpnSHJE4gbbs9EpSByu/6FhBdV5z2FMSrIQ93939o5Qa2OwTgeDUV6cOZy/Vbc2oX6of0cypTrxc"
+    "TsY/TjrhS8LKaDyAKcI86U/oPjR3A77jpKmI1mnWO2jUO9D1Tk0chBPHfM6xy9uBd99gA7vCXmMdo4l9txXpGNglvA4rl"
+    "3jVsZXBSt2GdYLsQyEgp+HJ6egr73p8OvED7sp5SG/IqoTz5etK4jNFg/SH5zQPt3Z8CxsqNfUWynRkgI6seoxjNBerZk"
+    "A290jH3VNrlTUmtcWpQMJKTZ0QecOcOTlVLzEn6fjlpBue2k3OeegsiP19Wg4I3EG09xx9a+oN6uO346+8eSMUDSiKska"
+    "MmY+UT4ySiPlKTczXlIQs/BvjCb8JHBjhOeA7cbjiV38q0MM3IRZYucozIRu4a8be1kp3I0prOwCiwWwkGCGTPL1Comk6"
+    "DjjIghfF/+TyC0H+0KZyGhoJMZmYYCJYuEfcXMDCg2E/iX58qHRu+VD/irJjfLr5RlKFTTuRXiDpZDzn0CyzOnS4kCK9Z"
+    "mNzyb9hagzOG2v9SyW1E3G91qpJN67XIRGnZWxq1V6mmnZiI6GQdqX/GD5H1RjMJbI4UAcTYVtVeLLkWD/IdTV5/O0jUf"
+    "4vYaNQFUd7p5UnautaAmyuTLp4f8NKrC2uTLGNc9uLRHxD/qOKPcJFNJHG62UjJhWi1yVRa6h9+bgAaAkHJcu3RZCtfPv"
+    "IJ9At5AwDmnA9amOp0enh7u6WSIoz9bv0myBGATFI2hnuuJAteQmHMrP2H4buz8xDa+32HPYyMIDTyPXz/rHUAIoZHtXG"
+    "hSmP1HhBT3F2w5U3ddrk/YPSZJkTvKNqpF9PdXxjitfGEvBtchqINUzP75wYaEa4KOuNi1bhycpi/nR/f2XiZonxzSfjp"
+    "xP/Xl6i0m/y9WnT6HR3l9u9ual4WcJ/blrqfm4+7GhxK72Da4wnodCnnjeEDGnpvnzB5bT6/N29INGPmmz9/dFaRtefbP"
+    "7e1KN29W1tSPONHqqNDzXoI0kQVh3w9MX9HAAIr7dLc979iprZdhPwT/rWtdjtcX0+YNma5bLjbbe2+Xg5NPTB30R6y45"
+    "mLtLuD3WDcpoS0Kc1S+bzuAgAA/PK5u/Y+L+WokoXBVZlvaSFx6e/Feawn9EHZBYd+EjUfQB9MPUO66+1CcqEgkofDEav"
+    "AQWxy6fd3eumTXttZkIF0loULhgkK/WGT5SKr/kcryhrWYdlAc91kWfnrevotsX74aNdU7i0IGdTH/Pxh0C+5DOWeJeag"
+    "HJ2C/cCzqOMrfEdzWw+ijNf8Sp2clOwTud3b7xfDRrvwqOFrseZGR7oKDcoJoL5xpyJpDfL7Q67HDJETcHDBGSb5gMRCh"
+    "/shkVumOw/Szhu1Xyd7oW0N51ukvDkikgiZxTQO/bEKUlUFlKtvcVJBUhkdGy+lmfmWJpIP7R79n7NkpvOwo0OFCGSbMA"
+    "bWBJDmu8P7cesGGdLjsO+6yyQOKRA3hZXEsToZ9ukQBUnu19+tC425vU/D3B1b9ikRGIwcuTCYOenyntuKI7zCTDywqvb"
+    "8P2Pepz4m5x3KhifQCjqL+rPsG9Hje/5piVGNyEQ7OvsOvuKxc0Y1k6TWVBs2GwHFzlrAvTvWfUgMNaPf6b+24kzZjxY2"
+    "nBnWqYKhQugM3ppY46Uc41rgbGdcQyKYzgDQO1sOfTeYJ5Jr8SabyNdKVDd8mFFywAJH83BZ0f9B43LF+xGPKNpbtNPq9"
+    "3hW4W3FwRgvEqPaKW1O24ZVfhPpWkzXMTvGbBsl00eVM7nmjlBGZLSdaO+l+Q+sQ5vanPad1KAfqoPFTDpYL/h1J3s3h4"
+    "/qeoxtbsInZGQKN1uLdD8vC3Q1LTildiDSpJILF3Iw5OvPO1aSGqo30yBm5pTjXnnctz+VhJNfi8bLJ/XWysiZUv2s7Uj"
+    "wiMzAg4O6EbNzLqyd1q14VWKq1lbIU17MTJ5uYNi9A6C3/cZh4i1TFwY9lMvOZ4KBrNo9MaLnGTe2lJ00GqrhA3DbxC2Y"
+    "B8jUzGhbDH6qaSm8SLoXC3vv6rC8Z/bSfo9C+/LjQCllqPHr6pxNpn43a+MwG1KVFrZuD7EPRppv3bCJ5H/90wbWlyZ/7"
+    "9be5Ep0IOoP1eGZ0IoE9Qy+1rvjaOYM1X64YT6gqOnEHs2av+DKIlzrqfecDenRrIJvdcOSpg1s5HzDV67fFAlIrZb7F/"
+    "HJOrRugR+wx8SJ5yxL2R7I34Eb+rwvVK7xT3UImaR5Gev4gPBICDrZUdS8968zlUzNxIySaZUlURkk1nQaN60qkl/mBOY"
+    "SI0iPBibnK86vdaWhK5tHDIrEOkTnIGgt3uZexaGPUb26IcEyYyN3CAKp/km/U6hQM2DqVlfYuF9bw7VLI2jmACpYJaGz"
+    "LFs6ri7k+Q56qDfl5CX7zNolCk1CgqRivYKN0iSxmy8HuajZ2zD/yJ9BvucHAypOBiSSOJE/RQbvDFrjNd3fVfjji6a1D"
+    "gZ59t6KEauVthmnNod1gXhe0UClKjIK9a9oVc16hqPZamcIKqbtIYtJwzrtkyvieuwSftWwcBv0gh0TVo2nqtoK180u63"
+    "hjIm2+rDlZKLzq8MNdmgknPG4uu+hVdUeWtpXnPXDqT7KSjzD2QAlJ4fxpUYrbSLVL+gJnjoTzA7gVVTVjuhU91/leCpq"
+    "4WQyIcUy937CcT6kNyO1zTQUJAOvMq3/o/IEkpyz0e/QxzSatD4eeDm1XqugkBt/m3bDpZ74AZ/qyyHpx0f9/micgkkUE"
+    "z7cC1lmVelpjtHnQ6LQ4cGEyJ3b4QFM8VRReMrAVjyYqINGxQNdseY6CvHxhAXGfd14atMcEmMXF/afjA0+6wwmoywg/Z"
+    "IQBeKWiwVwWU1Um2UWuKvOEnFWlRYJGRwZvMrN0TutOHzltbGHsoIHJEIeflvFxe07dtYgCavd4zMvkXyIXQeYVZSb8Ev"
+    "C/fUGuGm8dcLabUfwGUYAQpkvpdhX+kJ8zmLjNreXKepBFl21/eanCUje38eLIp6H7U91Dyd/r33o2MZQxIhe8WiR7Znz"
+    "pYa2uSVJGzFhBYEpaqs1mgpsUxvV/o/r2+rfSwC4bS7IadmHv5VextJ2yX9XtSfpVnUHCniRZGP6a1ax42o6jOqdzS/hQ"
+    "3d3x79hJJRbvy9aTsHWN05/Zde2",
+    "hNKuxA/y3iJf2UWOgy3FSZKbX6mUnRxrQkj366g2ionaiJM+/oz/HpIEfqldAOGAhuv9faKt+RiXEy4gwcH7EuJK6tW7E"
+    "vBHyhTJbWoe/kgwgB3doIo5om/0RUaS2RRWfGlCLJnwMcIaIPR/jSgpiKus4RBjgo17A3sGHOzrwpLYdeuDkjDg/8rn2G"
+    "vRRJvL6QgRcbRL8XUz4NWxtytHLvdosd1l+Z3WGFtPQPkX9ydhYSeBKNgKJ3KV/yENwmuP2pxHnp3qqRck+H7pb7nk/ea"
+    "1311HS5m6KQ2e80gRNKlpeoUev0zzMrbP7Z47GtRw3N/XF8Yf6w/d/gqfXZUbsaNTHfjYZGdfqi1ZXT3gKvCANwARHaJG"
+    "msEXNkOxh5fQKMhipbZNvyaV2298FiZfN7KKvr6X+2ImoucQyYz3LnvaW5SYVuUVQK7s7g4HhGWefSZKdeW4luoQRNPbL"
+    "IcY/F9oVVDi3pMoV87jgp0KOC6IegvBqOol7CUnZ7O3Rz9kwc+uAfcHHYn9WkeUOhSZxoYo86+zKv8xia8b8dsg4q8806"
+    "pvCCoVaT20LtsbqAZqOM4HW6wAc0lEiWiq2w4OJUFgHnCMysuY3iCS2eNSkBElL5gHVF8CtUgRWP+3YvcFBoQFzQ8Zny0"
+    "ppeIsSZIeNRTzNpeh6+o15yuqnW51SLpoBuisRMfoU5LbMl8yCDNN5/H9bevYH8XYe77iXQySbWpvtZzRl+SdvR2vrDfq"
+    "Bq+cx2xsIMpwRRr5Q45zbuaT8CAevDBbMEvZIuccnur3eiM6Pq5GVRCfZMTmY/VNvU9jZHJJzZV1lh7H7vIhT/FD1ayCl"
+    "ildv6mNnQnamUjwewMYadoe+4F5uFd78xHdIj2vurs7eNq3WQPhi+PFCNLUO6mOzv9k/Mtq9rzf79LP2Xw+keMfOiaHAS"
+    "JpnKo3qHgzmE+enKssPJGucPqplzqtlvfiYHDUybbSbDW+d/PZnBp5Mf9l1T8aTPGhPsd+9ef80edd/uGioyO+OXrxy2o"
+    "ez+n5fD5/0eWfM/SBuvn69esvG6kpstimDbvv7mhE9TMvrsM8r0TfXXqZcwpHZnyDtBMyOyUhOTQMtBquT/sjE8TefYpj"
+    "nzkMBGOEYYgznevtTW7BnGZSjY76SHLkRcc40MXAumMD4tGY33nYnQlmH70nlYVH8WCgIijpX9BK+ybB3zf89yv++57/f"
+    "s9/X9FfR8uCgYjTlmgfIQ0dY9dgT83jvlMKyxAJ9119iG2lMz4Mq+Mj9ki1vgBIKaSqzsAf+lWnw5V1TjmdQejJVlX/MY"
+    "7esuYu7M1SeZ/kaW7by+ieELfT8VX2hC47bZLFoxxHX2o9me1fdnE4J7x84Y1C75fZ+nBDjH6098vM94E6CmlnzD6s5F0"
+    "2NqLYyQ3USTOMN0jZXSWPm2+0g6+RWaFtbCP/NMteF5O+0GHwDlikgDj/jWzSWjud+ke1uxdsphMj3k28u4oL0cc4yY1A"
+    "Q1/9m2O3W8V/aZLpta5dIlWoTXBeeUywH+kzB5HX7/siniYlfcg7JAHQ6Q8Rtk4ujaNjhp4ReNqtjOAgj168ePGs33ee4"
+    "jw6xXrks0al+Fmz0hFVurQ1BkTHt1p5QRXKdr3IG8hHj2tcO/6MaM+okX7rqI/Ju0xgr83+dgSYlpjqRqVDUk591OPQUO"
+    "fJ3/CkbqPtZJaoaRNOoTsJ/5PVCTOk10noNBVRK51B3H0B25KT0ix5fNRXdrmMk5PwqK85m7yY6M8v2ir5G54lMgp0R9G"
+    "KInDt7xc2D6M+KJEP13zRNcdrDvpe5Xfl8331gsdatj/iZIlTl9qyHll74BN3Mf2j8UCmfRLooiMqcmbalr9AuZ5c0vjN"
+    "PMKq43ay0ccnmdtLDRSa5cy3A8yJnDonbzqnkzD9yo7LoZNzo1OenAyG8TifnFSjMsyDLMw7g83W9sErrMlZPl1BeIePy"
+    "yuR47+4/Rop0kj6MsRAC9/0rEg4jU6t0ImWBTHhXgwOuucIBjNJuWAMtQJgnTTVg7KCIwJNb6ZFHFWx7hApXWBcyB9U8m"
+    "kvfJjdd0jHUtanEkTIWMs3xQqqPs6i536PKjki0fNJ0rp3Dmhra3CJ72u2mxLbNb1vj0hwzNV6XEwCUi+CdE9vAuVNPRb"
+    "ONfWpQ9GSTQXsDuQcw3B3h8715Qemdjcf12sLpoaISvVwAMb9Bg0WG476Wy34QR9dVRWSO2xbCzlA1DwUMZxN9Yrm/Z2d"
+    "d63C2dRWOWjxRnkkn73x+SS1b5hr6S2RaFrJhkh8b4nxNsiYUXYiDbPBTLdbbsy2R2W3PTJWXt/GIXHXn+PaV8tu+Rq+8"
+    "HOsz3kz9PPnWJ/uNnQdvZB9h55Yv3nN0/tOIub+sDw2MuewJFatqW5yuUq97H8auVdLXw2OPvvss6PBC//k5KQ/JCWT6m"
+    "R0PXjGJf7f3sZbjb/lNG064aR8wMs6n3HNuvNyVF1W+74nrBLavK46g2u733v6vNVHIldiw/3e80PcPH/WxjZDXOdxrUH"
+    "2j6whm8eyjrBeOWdRe7GKWWCWZCzUje8L0oGL6tZrd7t4qJAo1qSIpZo11v67aor9HMSF7LzNT0g5sCyQzohZ2BwpBeNf"
+    "3WTmKJGWMJgLTRrq9lUFTZMD//2hgAiZeGj1RElWEk5RAbY79txCiQ+EK5dbmsppyrvr7u9zcqw38SyJvLa3LGLSzsvuN"
+    "E/zoltOF9StoIWP+W1fDgmIyy0Pw3Gbj+XGPlqUxch6kmS85cJG1zayuGI/okiw1SY5QukCOUJxbGVU8AGXeY6nYpmdwG"
+    "NRMuigG+GHq6jwut1H64zmXz0aZ5OQVsRLUryJRs04+yiIOFcmWGHvAMc3D1S394x4EP0ZWK/FnWinEY5Rzeqjmf+4Nzh"
+    "AUUby5+BZPzjs0/d9ZU5v35Xt9y2y/YpmmeS88aXhZLccMfQilnP8MowZSjwHsMdZdBrNZva6XJ0BMngjzy/NttUpnwJt"
+    "76QNmpXpBScMQnbNryr1RaXUV5kqcpXmakr/ZWpO/+VqBW9NbYF1uNki3w4O1TpFiZM1M3FbN2SwofODz/WJn/WtsdXjN"
+    "7Ay7NGAI30fZJUQzzkp6JVNhjYn+pXJDgmxkD2kwSu1nx0c5/IOKYNzjkY1NsjjZ4gwmWOfYY49BLYY9PW/+fhwwk6k9X"
+    "MUqUjaeUrtsNFS1Ltn/sQ9rnweDobzY3uq9ZzImmR+F7e1k5AuugNc4uhuG1BhnB7FIrxkMzNOHllwxeEZCQAXRjUKTet"
+    "qGq6zIKU5KnHaKIE55+iABFnUici/TvOoOnoqtpXUV3ysDB58nVXPbWm1wPG/pvzwwD7Q8ZP3H+hzpnZ8QaI1dz5B6Oj9"
+    "pvicoHulJQks0Xkc0OyV4syok2fMsRmmBRJ+8tnECX7UJcE51vNY35mzY2RyiMEdpzwrGldXmJCJWoTFeEXTPRlO+Sx2K"
+    "gv1LKgpIx9KkMX+Kk9mrf7IQT+85wcLnFvDoETNFbBmqh0OUXBB1Q6J2WudrzsIcK/0EY/mc8/4c4CVNHI04dNwzuXuM9"
+    "wxiE395xPrDTat2c+reDvjHQ+gmrgK+Vc4MRG/mfwW+ch4J1eTACVf6BppPuo6j/rOaX25c8LsjVfvyGQwvWUMydOsPrH"
+    "WUFESuRhHTQWa8OhyGZzpV/jOnscK65MhT6eybyoIeGFCOoybvHjSSXmc0YI61b542hHTxG16W0Iu4jmkyikvNCQ0842U"
+    "Bo9y7D2X6or0Do5R9BtJ/KXP3ZJ/HMvVMr+fG5oT6ZUcSJWN5A3kgRw86UvatSxalou83t+7Dk+uudZxjg2tyB6Gh9ONa"
+    "bEjHBw5rnR5B4mu3GZMdXyuQLRU",
+    "xgHknYxPxZyGu1bqfFfp0Nm1MkdhjW87g0ko/SMKyXfw87N+tix4MrPw/cZM6ZOsVmFKXHbBJ6ix762bfmuKrcAYGznUN"
+    "l0u7CrGoSXZ8LrbbZGgaaB7G5ZmtV1PkJdSlueI1kKprnHYzi2xhVW3q7hhDfvriW5cOQdwLLq3zoGrLfoYvTklXScES6"
+    "CfhU+iejBVV8FczWFWZPCSJuQcErB1jiV01B5JZZzc1+RW8q1FsQUZQTICnrC3QhbT2kOa/bo2Lc8rkl0C+el4/Esw70q"
+    "B/9irkG4Yl5z9zTxECRK/1Z07z7fpw3RVXMWqDJ1zfmI9JZzxC9YJNymsHPg3GE6PM9u/4RQiPPVlOjnBTz6BdhpO6+3b"
+    "uu5IKgQ0/YljCeGz2CrrE0mY/buXKCIPnQc6pj15+bBJUnxiiKphYX1tLqQ5Q4ZsiOlx8bj34sWL/f3UhGIKQUo1ZSkU8"
+    "iRlwd5gEzidtlQL7mrNmtFJKG1utlJD/NYIwL8xWxoliGAyI1pV9hC+jj2gDEy87MmlJX+ys0pC+Rk/q3DgnfFA4jBKp9"
+    "zWFnYr4YiKiSB/yZLDtIqCKw8rhq4M+eQsbajmnG0lwgSqGiAaseDCMwvu1D6CvsEP3OClYpVlxJ65XF8Tk0NKcDBqpLS"
+    "9yiVhZ/mQiChH+vbNMb0beyQUiHntrghQQqP2tw/hqcyBuhmTpBrGkYPPSZgPk/39CBauYaKrJqaqj4wlcIOjp0HUGQzL"
+    "3moZcmXxyS1HeSCygTm5J0SVUYTgRs7SXNosvuwLW7onFUo3t4RBOa7KHAOR6xBPJF2O01koUG7EA0tR5xtPzviRfJCob"
+    "E9B54DQipD3awSU12h6u0USbjht+zKaJtUt58zUwM4Y2AUB256LxmE8fGpoczOvsOEWI3sZ2Ncm9SGTHj7WPBF890eSRo"
+    "yanGfbHxbHhq8SVyiIBkH8MZy28DmJC0es60qaSxQTRbN7vvOJnA4+sATjxoaK6755W2kr1pKENuVjq22n9Qou6tMEtW9"
+    "Xq90x6eDwmK8g9RJZC/jIPQ5EUWW+KmilFcrMBC9EPmLVHmymdCqzqFluk+VOe+xCHurDW83zUe5N6wl2p2WqM5lm4hvD"
+    "R/7KM3je6ktCedK6aq8apz/THquf4TdeA2q1S6buUf3yvH75OvJF4C0ZA/nM0T/56lSYWMhi11TJ1KY8kxgToVdIfG9K1"
+    "wIxKrXBm7/pSDsjtzSXoZgPlxzzaDlitxZaJCems+ebNxPcalTMdgl4Tvy8DobXsnEkYhWjkEl5bxbiOw7AbIbfs2Ovm6"
+    "6/P4yOK1oREa0IMTThJO4wnObIa+LcZyMdoiIfrkQyiiYqzy+DZk1D+828opbwwUrrBxER58ZLq9yeHFwJoiONvg0I2P6"
+    "m+KLYihuw9cuouChJ9oodRYCz+DrHoAm4usm2EH7RmAvt8IKQgKAR97fD+YV1SmZRsT4glwj2sNKzGcLiYWa2roDzNcwU"
+    "h9CO6lt+xl40oetRY3e05nzcRn1SMc31yRz8UQ6qy4GBfFBBB78D1wcfmszMld0kMzmxG8uZK0siR/aSYV4/6A5It1PSD"
+    "dNpdEIrNipTfH6PXiMhcYwK9nHC9orHlnLx5/p2nlSkKssRQVU9H1f3RE8Nw9JdHawgmePSJcSTTwZlHAOvHU9xUjrfGq"
+    "dnMPPaG4PGKXrZOHNGliMPcKrHw67A9sQu5w2tkBntacT5IhhPUaz9LtC/AtYW0r66iZmJAodyJcfFk0F/1A+SbvHkGWl"
+    "2J6zGkHj4bMRXgf1q1OEaXOpPgrG+NLvg13k4OHAOfbvJd2dz0vu5Ykwnfisx2jpdhMllF0gcd6l0Voh8svHvn1boYKAT"
+    "/pPLwYFykAu2GS4EF23Ckj1PYyWO7No+GCwK13gzoCVMg8eLBofVqoxnELOHGQvCfLoJX/FuO2rhtNFoh6hkty50ulpXZ"
+    "MoBxG7EUEWGtGxWhmWd6iTXNeoFVCPoyskUo2VGJNSCDS+2sW71mRkR5B5r8y34uzg7VhQ+fFhVpOSw906dVPfewbv6qf"
+    "CdRCWdo6e+v1f0AB7s7AJ8BLbjEKroHlHwyCv84wgJCFnJKupttnoob3I3OYaIuBieqOUM4AwsRUuQeYDzu3Ib2M25+Zw"
+    "XiMN0D+JDrqP2kru7BOM7yTtUaIK+E+4xMiQm3GeHEj/K759GAewt7wl1UDJzEuqyYV7b6WAe0ea1fMI+/GII48AhbeDK"
+    "OfkXW79yhOgxvkdKy0yRSHX6sc+RRHOCJ//mNc5m+uASUsC5gUSZFGlWr9S6AbsrpFwdjaf6e+OJzzFE84ygrj/tcrtYy"
+    "Az1vFxdBk7nJJ8Y92JjJMu6AT7WD92J1HQkVspA+3mb9qajxli70x6+gEQZ9frhkE9CuczJlYXAdD7zfjuxll/RikpUqo"
+    "URfE1/IZEvpPiCM8ufNyjUmBh6yERLNaxfJvObkviXtSU70EssPJulAlvozJFICaIEw29I9GDnXuuLGz4PigEvhulmiwI"
+    "oY/9OIH8XFUnbNYUmTpKSCqEV5ilrrcjTthkSNpeqHkatC8zDtKGS0SLMlEl0p1ZhEZqAyb35sL4hbWc+wh5FYK2CiHDQ"
+    "L5oWhXukar6/f+FhT8JYVke4CQDNrb3talzZk2wmaj1dVcHKauSmXc5zhGONkgJHXdm9i+a5sQ/wBiHtCUOtEHqeIpZUl"
+    "lEE68ZI1gtf25NliGnkXKSWXsJUPoHTaqEu6PYQt5amnUKmqHHslHEs3qL4Mo1E9OUCaQR4QruR/BLNZOrMlJ+fYjRat4"
+    "7cu3qnnARqvS8OMsWJFZsskfrhwdu51F/d40y9fAnCnHVCHKYDNqCBCmNAuNYoZ6oqFiWCDDBk+4ZB2zqzUBRKM0Mh45E"
+    "7R0MOVNnzonFCk3wS8gj39/WtBoM/9JNuV9c/jqwvPtWydahKpzN0hKJEXec4tRGVauGK2+cyVq7yXsHnSPMgOokxm77T"
+    "3Kfj3QOB69/5boeVXO9u5eHWzlAGlbyegYXMQD6GJ9h1ZzChzhsesiAesjjOhgviIFQBD0P6nQzr84y0kqetCvIFPjECt"
+    "/9O7BYZ7FqQzmOOOTOsfuktxHoGv4wdhvRypyG9BAm41/79MWlgXIeRDA5DS2DYXqgp/8iEqbncYD5WuPxnjDQWjMoiEx"
+    "coPRDzKRMEp9+PvV2jOQnTJ4Oj0UEwMBbwdUaSAbLrE4Zit5rkOFnyQjCnvPTnarGK386JunDsXaHJKvLk5wUMFJINnxF"
+    "9ap2okQnLOFETvuFWkZDtbzT/+wl6eRY3PUDLDhw+W21f/dgM+R47G1wnGXutj2D9DvAn/MmLYRvfqDlr+8SMo/PgDBof"
+    "0v6xwfQn6GWcaEr4xZnR00Agv4hNOh7SOkYSERqI5KG+dhzE5bn+FcXX5+O9tLsNGJvNeMx2XFq8exV8YRigEreiK3faT"
+    "9qOaeGf2QOmhR8zR01lEkODIzk3EysKH1XPQ9RlvMXIhTzQHKkh7nPHygpZvs82ZmNW0lS3ZCM//jLDbju+kW+3xL212e"
+    "nlE8jMZjDf2D1juttQ390or0zOgtHjjEIGAC1ZY4CrNyNSQxKRC+ykP5wyqzXpGulpVFZf6x1bAqoiDdInUpThrGM446T"
+    "Wn37qN7KeQUBHrOKNZ1IKNFP7sTeA81DidE9lM5Jqya94kMwr3/+aNGxal19gk3rCYqrZWUsRQUwCxzidOB4FYuPMtXFT"
+    "EkJjFwpbuPv73FrkcWskquxqL2IhxncSJtQ7QY2zmBBdmBMMjAaAw2/j0V4/4NZxns2IPxebzgfuVMU6MVEGRRRnqtJqY"
+    "6SWS3FLwwp0D5582BwgM51bPQEK",
+    "gLHPmdzFtIYRYXJ2qzcFarww4nM0zmqzLlF/7OT1NHfV6n7Be+5nt1KY+o6/gIA+06Bf1+K/ngMQ/rp50ah62nmBFLShl"
+    "+qNdv5FBlaGX1lP18jLdY7hTFvQ0J2EhuHc+yypfcGxCpKaeOShCskyknUYTJjId1zFuLG1q0b2dPtxiWJnXOFWnC9tah"
+    "jb7V6TIW3JgaW9bPRKWHZBIgAharAV7fTKaJ00NyWmJt/UOpxOdC74g2jJiRvEudIfh1gKnNI9niN1okE5TPI3JBevgGW"
+    "N5PCrevc4WDV3oIwgl4bY9O5vR6GS8lfLPFOVdsKVP0wtMspOe7VFtEfdaa0lJN1UdafYZbZawP2PFBrDakkq7ax461Iv"
+    "TGSwrvcag3HcsNSRcIxEadpCpK6C8VyZEGrehe7rvUfNOm2cX/vTdgepPAxCdNphuxNn03wW//uHr+EHRxw7A7VnlrMzm"
+    "Gg+R5TQCtFE/kMu4/vEkb+PQ2s/YcdWGxX8E3Izkrq9Fi8kxd8KSuho7PWajdp8mA8tIV5Ipc5XGjvs7+esSa500KCSiD"
+    "ycBYnTC0G3gEOGnN3deTEONbDzp3M0enF4LzdtjJzTMGj/WvJZcuZYFzkaAq2F1NbO14jMBW/FKLpxDKV2IbEpdWmiszk"
+    "K7722oWY2iDBG8WtSGa2zsTniSPq/sYG1VppACoss9tsSqfrLzZefSaDqrUQj+ttH+Lxb5Ndy+tY5H/rCYytinFvW7CxC"
+    "vnF2wA8kf40+5M1u4Io7gLM93OMjdbMulb/VzhCLBLRRCC0nLpBwyXZbMXJgE4NnGKj6ila7/P1IfOZL3bAoadTOA1qaj"
+    "Q02/vWEqjZdLGegQaBxdH6Hub/j9S0Bx37o9R77j5704pt46uWc71KSRfhZmMs5mVVxuyaBi9E60mg9i++trgRCLRxgiT"
+    "GspZ+bDaLajFWRoESapEEzZMT+mU94fOVlDIlsByT0GfBV+PfBYHnTKm+RlbO7SlSr/W1yhkyGrGNFOKuvVdJPt4yLZP5"
+    "3J2gsro2EAAUr1lWRX8TsGBtiERCD+pYIzJcRjqfjDCs4WxF+pDgOio8rhhfq+5w9opTk4aa7XI52lua4mtvS2E1FOmt0"
+    "A52Ag2/dBfj+f57SagsjwnicD4oVgDrv6YknNk5zxEW4ZjWlT6pIMGDtZEAUsoJ5fUA8mzMoQG7QSI9LAbooKbNVzCbp2"
+    "lPc89eXvRkWm8e/MHAW8W8rkvM+z5BEhWq9Rr4t77+Zi/j/zcybOB21xko+cdjkcvBjPpXLxetiy4Hvd7j2KMuiLP9AEN"
+    "0l7y1IwMylWLzlZ3jJvsX0cqx0tW6Gh1UeyqNOhvVtzyPBk648ObnUOxb8P5LCiL5yFh0irzkHnbjBGKQNgQJwmJl8G6n"
+    "I6QbpAeaSNeBLPMK1BPwhPQ0nwLOvbD6Y+ftXFsoRNdx90HGaPGJ/+/vcd1MwmIwKiOv6i3RN3JAfkZJt868ClF36T1rz"
+    "HxMydThaqxvTja/O5Gwf3bkOnvhPDtSMdcTCdLoTP/Yc8AgUtwsdRnVR3fOw4pN6+PRR8SipXfZxyC3nRyE46xN8hHd8n"
+    "9zE6Q/Arru7wdDTp8Jj/ws6pHg74YB73PFSh/mJ7U5S042SKx/nzGfERcp5UMkDcZjXj6tOe3mzHSZDPI5bJalOqpFqz1"
+    "+FhMernlZlWHKSl2fPgxcHjt8X+9tnwBmvfTCrc8NHoAgS1J8Xl0Qw4H/Nf3EQ1JSki4JPCUZxiR07uCESxn1X6XOivoj"
+    "KGNQmbF8SB0WkQMTUh+EZDmhg2N8tERYPZDIoaEt5LVREcjTufe9kxqfhdGjh6dl90pjrx2Y2ulIRVrJH1gigkYYd8vDU"
+    "f2KX7PZrauA3sahGos9jl7tVT456A1U2pFdjg0T25G6Yn4TtX1YDWl3t0aD3goheZiNBW2yR0ApuWUeEIylcdoLzO72yE"
+    "5pQaOv76MS0/FjdP0LB6ff/19m3trWNZOt+37/C6OQwEi4bm1w6LRB+SNLZnU7Sl9DpnonHG4SRQR0huSU5QIP/+17vWl"
+    "Wlkkxm5pwPCXKpJNV11bq+i+QzYiClb7XuNMhTGhW7joPf2IY+SrCwcqIcnSDANGBU3HQXoY3EsnM44e85CVIHw6cIP9x"
+    "TT9V4NGt8VHbKwygNdsrQt3fV3kg9HqlnRPXpavycftH1N3vuY4cRXESaSMRsd/zkySjYkf/xdcd5vKkmfd6d02ztzA+4"
+    "eW2ncmeD/QwRZofksv7w6T4ft4+GiGZRKxrMFQ7M1YEZuSdAHJIqCH9RRDXpUeAZr/pPVN7/1k2+/aJoQuMhLoG37Xvs3"
+    "SE/Ii9YcaqOYr4ibk6Nd8fDp03ScFtv4D500n3owUdG7iPfk9jvBb/QYedmDt8yzq1bjsf4D/+CMFpo6tRJTpP/m7zhdz"
+    "dhajOHl5I5/NYW/WOAqNilAntyDoYAkX6pm6x7vZZcZPaDlfH7kzpv6CCtjHDtlipABDLfc34QPYaXGV7OmbqkzmoJQK9"
+    "hHS/1H78c3qhyeBusgf2BLBhOHnE0IR1KDCKxGWx6/Fnuv4yX1NPO18W46RSpArtGpQ9nIudIO2pr6aMatYP/3AZBO0W5"
+    "OxCoobKHxgMMcGbjs/V7Tef29aBEmfztO9bxm0E2vAncklsquX2oNyUXpn9hRPcm77DUK+VWyIIw4yF3O7lVg5e6qCbdV"
+    "oW6VYc0U3BEQlZ0Wtznte9Tk2iV3LDTtEubA/HYAcfNaiy+otq3g7I1cKslsf36mhbzPMnoN+dA199pp2Ln3HPOHEVu8y"
+    "ud5rdp4fVlkiB1zOFLDEGKzAs8zybvOr9uXpfZ2+QWJnk4/ujLOKv5SnYtW2yZZKSs+QF0F7QLr5JFvMpqIMw47utFh9g"
+    "LUHDjdUF0XScCAEGHZ2wxiUP41zSwjXpc1bwpS3UZG84Pnt/fzw+eG0wxozl5BPqHp/s8K3swmbTP3mx3vjFZ6jJaDHx8"
+    "QD9mbuysiFL4l+qyv9rZmGFHlLRqqxticNpaq1psI+9JpGPsh/GzsF20N3kyGoVjHhQu//tOTMOif/xjJ95n2slx12+h1"
+    "8r1cgrMBeSqsqGzzYAFjndJENB6TTfXKT+GY4Bhj1023rLKA8NEm9EmGs8Dbc/mStllz2XJzdL/C+pBYM/Qv2D3CQAS1v"
+    "XGwgFbyZuNZbAmdDvZyM1CY0mCRJ0uPYFhFNr/VQr/mhgGUXZo/NdMAGbd7BKFDtPhrCocqKNjp1c2dlqHVV+v1SXH6oG"
+    "LtKBNDsab5IgTTjyzv79nXndfjAypcIV1f/xELegXnS2IpXmyP++Xhw3Q4eA59My29qAcjJ8EatHPpI68kivZlwwyrhNr"
+    "Rrw2PHF0ypcZtCU6uhSzNVfPg/XyRvWcsoWUBQbKs0oiDSbFI277PFIf2JRlA4RbwlyiPkXf7hGLH9G8H0V3kk37uZqvy"
+    "qrQZjzIq+GPhSMi/+hiXB1ZxVxN11mcJ03eqKMhvxAO/CQkHdF3+sbhYOdTf48pw28Q6I8UKoukEagP0C20HEADN6eumK"
+    "NeoVKBV8Y7nxAj0JEgjoQ9aN668YbXnTccDaXbbbAVKzH/TB0wVQLwdjkxbmn+mZY8LZDK+VLu6DOkysa37wx0wzskhJe"
+    "InOblqQXaJt7A1b3kw7ic09b7C+6N0nDAyj2m/n5jvusHLer+R8tJxxFN+KPDL9Y8K26FDokgUXEMUc92K2ricbL0ikRv"
+    "a2RiBPaDemdv4mBkwRKqV+dfiZNLqv9pMB7ku7BAxhmJ1Z+I6jiS0KsNJ4EcTxCreCSkENmU5LzsKqZKTL6eeJragb78h"
+    "HvEIy7BBIjLX63HHHMoYeZ0gdFj",
+    "LyKG+LM18bNdUWK6pz8kvtHgad3xrHHhaFzG9VgxoHt8ENXS7+1tLR4gqt2s1r9gAsmhSSuc6+kThTjkn83AKImg2N7+y"
+    "5ag79C3YlT0exFLD0maJBF6G/64Kri8rYIzy7HCUO+3tYKFchV0sVb5aaGbXv6m4R/aCkCtGdTThoVqy+wywa5CkBVcoI"
+    "706c4VZSm3P9a0X3/zDo40X+gMZ5tIsXa7klsbMRv37Bc/Y+dqOZZE1gAem+B96e88GhGlHxEPMrLJPkFVM07YOmVo4ib"
+    "NzbWk1OP+ZBjlaw5Mc5akE8UIAekgdU2Lt9Ff0nu2Ag7GCYmxyVOkxOKZjxUb6UAiryflYdHCCLqFM2428VumrAt4oTgH"
+    "xEUQhD42Bj9tm3qL09L5dYHOk0BdTFofCHk8FtEFvcSqfLn2NWfJWkUX3PRD1qJJzPqlq9e0y/VOsAGmg2/V4NtZV6Nhz"
+    "w9x/WcJt2iCUHRoJ3y4ODRWJs78lI9veCBjWAvt+Z3qLLv00gIal3hQTdPZAWedgqdT3FrdXGkimzIk0b0ozvV9PlhioE"
+    "TkfWgYFJGt8Vd14/EAEvyngXx1shd+GziDHvf/5V333rfhXtBsB1cj8NcGnUS3hTTovheRJiK6VJtIY0kwzWDPrTtYbNW"
+    "BbMPB0/v76lDv3b6B8OqQhqR10mn62B0SObIK9ZgRNr4x5IsV4fnEdC1skY7GBGD1/w0deKzarXg0ZFARlXTPXQuQNI3V"
+    "X35FcyJ96++pI8tW67TxbFqIA138GA7Q4/HM9pdvA+A6cE0RpuBBGvV6Y4KsLmxPNeolownb8/XJsPskYELCyk/v2WhEE"
+    "/VjrbSqCOzEEeI2GBtcz9Uz4GcRbzri1onS1HGxrvYLe+7sF/2oalh0vUAKnvv4IO+byJ3JYxJyngeys/ddPdV7vwjsh4"
+    "lOeaWAxrgbRd9+QrefAM9bv3R7W24cPuvovrhHXKXTJWINmhH90PEgEQ//DL4hN2FLC3ek3ZhZEScuxJkJrDIWbQ4PuTm"
+    "M5IMIObk5MDwG3Ko6/OBk8O23YYsJpP2VOV6C0C3w7so7GcsKfx4c+NmEjokgfB5M5qGGjdUOnkRpy2jwbTevcs60kDUW"
+    "B3sSvhw3tK6M6I6c9RmnveClEerxxL3LZPDcXBClYv+UGI7uGhYlGiMtVOsNeDbUrIM8yX8Ma6ume+rxrIGaplnTSQjGy"
+    "IiyiNq7aa53k1o1x5S8TjbZYkAiQKx7tr29OohJoB9/Q0tj1V8c0o/B8/v71UHaf470bhEVuptgrlbcs6ctqphUm5rrIw"
+    "UXUCOmpG0Fw24hrdl5sl+YCYcVTXMIfMBYubHoCDi2W4VIOjQOgQWtsfph4vEXmt8s7Nq5jBaa0eTbzGTauwYdULJYKH1"
+    "/8t6/BJAfrQ3JEsMo4R1YSRe+f0WEBOD2WcSRnY3zjV2zKwmlsx8+iNLAydq538n4lvlxSywzbi5TF1VISatnDz4th7x9"
+    "bsGHnIfcP7CSJldFeat613EOMP/QmxcZwOuBi/6eBsEkw7QL8FXim6ar9qwCuHL/NcSk2ozRz/TDdjTEGpmz5nF7+0Piz"
+    "/teSHS2NJO3cNLeOyl7OhDev7cjDo/Ksrh+R8QEzBP/+MC2s/F6mkAtx+4EidGkf0f0eJlYXNs/oF3ZGrHC1fgJWJVF3j"
+    "K/kEgExZBRMU3GRKpHIz7vifJqZX6/3qmMLdgiKxYNAyW80/Z2Y/esd/LdJ2Lt5Eui6BWNGWsBiBKA63PV+2jwnSWSXIs"
+    "zR7dG6G2HZP9ZO8gxTIFFDq1bqVTydnqOlj1d08ZMjrPoD1BVK6Sf+57omaAJis8kUnukyiJLQi9eLmllswGfgbMcPxkn"
+    "3QxxEjqZXw+Krh42yLCHWeWsYXzY9cDmcVIa6b3cSeJzLhO96dBbB/ttq+qRupPWkcSiyVFIFBYkBdmRH1C+iBGWpBLMK"
+    "cOFd0+lM4A7msK1uC5x1gjeYEeB+gGalztW2oUmhaY59CY0wY8SnJYBR7aEvAhFd/1HzQHuvxdrM7xF9Kd/+p6ETLHmv7"
+    "FZXJEeQxygTiUjglb8NGRfF/THz9g+Zx+kDak1VbrGYfNMuyJWVbBvqzenmH7QMv++iTTSCQboD/1/x2h54WKNrs5FI8m"
+    "0SPxYeSVCPuAAs/aNLbljlB06SQKDOIqqcpWxU6ynYh90+OnL1yZPFBvb7ftFaN/KHPaX9p956IV+qHeW1NdJkvdshCyz"
+    "Vg7ZNW6D/CRR/XEb1U0ncygn+s0vXuK+UFJZ+hemTmrr7AE5zqXCwNsz1fRINtALE06P0vxWHl8hT0qV5rRz2Nej69IYr"
+    "E/7ftvR8lTxQmoV0ks4aB8Z9Creg9dlWtdJjqxmQfiDvwl6pDxTgsQPnMPC5GJA9B9RLS1zJ9H4ubpOor099VsSPVcvor"
+    "sqkSMGNJvhAJGWnJWeH12l5/cb4bitYI8EkRsVYlaaIKLrZCPMEZUk0lGD15pAx8oG6dgS+FFzDAUMLvtB3u+rqh/9luw"
+    "DkiYCUE50mxjjfT2Vl9ON/m+JG4X90dXWvuCUNBLULJ6UTH088Lvsx2L1B3YbIkp+WU1reb1ylNo7QxLmiPFjz21t2/i1"
+    "WO4LJoGgINGjquhfJ4NbKKPkJQ5wLQ9QtSHuMZwBqvJw4PPxbIDxEz6UcQ7+RFQe9CRODcm0LvPJOpvfuBKchafNnRlUm"
+    "1VHX6ztLLQ4HrrH2rlGFfobQqvRIdT+b2kIYjVdk8h/tyJyazvPVhMsYAbWBJv2xwd1ZzVMbMGUbuvlEMrQ4KAsD6IcsW"
+    "5cfkhyXUtnnUUv9NBIBRogNTdl5WBMv/fbMrMw/ofX7EJrhTnN5wpPmQ1+S2Cne6HHaxxYY57/wgh3E0+aDT6Vrohx6pt"
+    "Yvf2O2LdQL7SsCIHvL/866X+rMvo373/b1mT/WWyy9i+AjszcCyNgEVlfcHwg9vFEw3tOa/47XcwAVS36WiLDF7WJFJX1"
+    "sZjpYCqOfQkm4rgRWm1vPeSgJ7xGqxQ/Q2hFOJbwT9ANmbbMoLfNIid4fM6axLuM03E0Y54xFOmqdIVnyEgVCV7X6jYZ7"
+    "AXmRRKqsF8exDZ8aFrODtgfpUll62hWC9VUw0kr2lVHGJMqCYc3oIKIvlhYq8HiMBrTW/2gpVZBQju3qQtqqP0iPYQxIF"
+    "mT263wkr1nVtC3mguMdjlzQtdQc/AcRrMnRNVueX2V/X43QPrSxVdfQBGJ5uxzPlIZRaKU1yzI92n06MflhP72+6GPfmT"
+    "R3U1IGzwcK6kdXq9x3ttpfMRWlT7clvpj4BDMXU72tw11zguie85wV2a4A4aToCX9uMGp4NGuZLRxX9Rqj4P9rioLo+Qq"
+    "lPassosHvMAIVw5Jng1yOrgcgPlC7WECvqqWqjs5I1+wn6I+Eoqo7jeHQkPTFdPzXNNzmBWEkg/GbO0+uEak20HO3SaCd"
+    "DCCgJEbwkxTqinTYGxp/2fgnehhzxWrKCrZPfHMXtGetoxXeuCUcsQ/r+10dhDJK2jmJikd4w5of90OoUP4MnyaVe5awu"
+    "Asm+ggS8nEkDzGeYg8RBwnScPy2a+n39i2TKfe+arUkgTb0uqJF9dI9kxfEuF8lbRfHYD30dHYyMqoL7kyddia/OjV+Ci"
+    "SS8AjvKBhovv4/pNZ4NSSWDNPva3lVv+N/KXTzanFHGWac0oj1tzJq562X5UQZUlUL17UwGZ+LxX6kHj7yF1cT5/NggAp"
+    "CLknTZflQd3hV4Kew9Yyrsx4w6/0MOgyOQRsmjPD7NC9evp8hsYQuV0iH8eZj5JgthGB4gDM1F9fynLms8Sd25M/SjjII"
+    "XFcJUli5SX8NUfHSmA+dNC0LFkr",
+    "ROtiFqWx7Av2m2CZWt8aNCoiFe88hWeF0rf6zq1m/1IdXoTBzmOSwO1ucTg1+MnxxuI9SD1stikgFJ1NW9LGGxg/YLCF5"
+    "YA4sd8SDvOonONOpvoVw8holSogSDg2JwN2i6sCWb/GboPxKjddCVSura5Gfdpq4uAhkkJtU24bFH/ezWze4rhf6Hndr4"
+    "ccY8yuTnwVIb5ah40LwjYfMRq32gB7GdQcIRrVbGAuixm8G7FaqhlaO5AfBf+AsYI/0rBt5kXmiTj/HBVBg+30wuVAJ1K"
+    "vKZMH+mA69Httkt/Kbd5hZFyEv9Smo9O/aMTBRBMZpQ2zNXIG6zJ/aLAUdOSdBmCPTHKOok9Cod9bxERWoNnVYaRZ9BYj"
+    "WTSHmD0sc73VNcdDkoG5As12f1Bj94vDyFbc3v4CpJFW8//egVGzqq3h83A4ftrSm1ktmwcXqUHdeFK1q3wQs8Q54Gw2q"
+    "3wHnzwv+KFwFWmDcTh+qK7W1FG7B+Ovfe4jXEBbkx/QpHy9/ivkvnvgifG/d6z9R9cOIkc6zewLl/rls/0Xxu1KY+SL6q"
+    "iaGL9VzmJUTWhHv1Dgbh7YkCFIpBPmshHFq/el6O3yruby/18n92t6xe7+DEfFweogUj8AvQtpAwyQKFKeDXs8nb3rOPt"
+    "cSRSKAMTUhVwMPXV+ljVJ95zw3s72ADtZwq4h5JsuQP/1T8D8Ky7pb94I1hsKvxeOwk+GKcwVCGP4fQFvSlf3sKnqa1MS"
+    "veHctoZn7MrZ0fm9aPR1jp4qtj8Aq6PJsRJqHH6/hgWwaAeGaEExF8FfokR+qNEndrsNt0ZKtIr/KLTKsEpYZfh3kirip"
+    "VE2gn5VfB2Yz2XA8GsOgihbNwedgaZBJPbEA8nVU/k5SZZVL62rHqL7ew6S7D5rXVmD1ANXoasiTKlGStpFWg95oZcR0n"
+    "sy74+MwEbRxQvihc4FsaUvVPmfpGnVlbVdwERfmlqht4gz5BIVp0TvQ3LeQwJ0hf+h4dNZ0C2Laxsx5lysdl4tBuavGny"
+    "LvfXbSUdJMItF8yXKSFbRbeyVdQ/wXHynrWpQhjVDQtdHd+n61FWcVXV0ByVNOAUshkokZoYz6e0911kYDTzk9D0xrXTM"
+    "cPLucPp9zT8FmHj6ZiYow9OVvKWFn6QzryHZlCI2sKRqN8lsrT4l0d5opH4povETlcQGKiYb0lxmMadVTpCqJ19dJWU6R"
+    "zJw2hQ2Jnozl+AkQb4kTsbJdcJkUDeqvvwBG6KBr02YP5pzfnJYOBGkHiMj/dzC4805tRHsjBrxytgBTQS/utSXiyY2yl"
+    "8hEbF/GUxwOcBVmE+uAJOyCkL6i2QRnB96yxzONtRVszipk598xtjwmnGm1m3Nh6ulrTeEU2/JrK/F1NgHqobgjhnrHLU"
+    "0k6vhcDgXNOMGn1XgCRbBA2+13SodsTPexP7RUHPib15BhYnAWkF84wwfE/0XqCqFAPZQrwQdC39QHpMoaJCxYqojKmt0"
+    "f0nUHoostsfgQ3PQwPrcWgOaMHFOqT7xatqyudmu5Vplk58B0ccJqPA2BCI0UFXw9smL7e15N5sQillpj7Mu51h8BptiQ"
+    "AqhsUuqSCsRbEw0/KYRBXRNNd4LdsbDcd8rkyt+FQgD9XTzaxUyHtKjq4oaD3osiYywfag+nA79jQbyXY/TTzyU8Ehuq2"
+    "o31+mkdjht4/+F/dNJPfEuMVOaRIl2zT5WH9Q8UR9nTe40m3mLR/VYMpN8UPTmcJ6s1cfGI+M4OjwegniDI2e7yQeUoA0"
+    "fGnnVKQBCwX6znhpemt+kx+DYzrJkeiR5r5WlXo9SMlzlkiyN03gheHyOfALjoDlP7xgZqVbs0hl+SiShvNhICsaQV9IV"
+    "Om3WLkYpAIWLBdhiY89iHD52Fanq+/spLbG7NXbtseODu/TL6fGQx23GuWnnkS8DLOYtZykfY2IntHilNXqsUUjdq6cyB"
+    "jPE0bZ++fQqjb0gb3DujuTuBzh2uJ+dJ5LojCf8o/odpXO6cMf/LdH2t53tBZ/F35PJMU7ij/yxD/5HwPIEBihLCKy7GH"
+    "gKRSal37S6AFmreAUQvQQwLhFTjMRZcX7rQSWIH4sChiB1ix/Fql6u8OtCr9FjGbpLGjpR/8I2RrP1p6+HmvmBLPGPg2Z"
+    "w23SCDyuP4RQCdQKmgnEWiJvQecPvCvH67Uefkp2n6g/m0l7aqLffonYv28OkfsIi8F8yfT2mbr7kgKlj9Ru3n7aE/4Gp"
+    "3/39Bx4IqqQF9NP/OkXyjXfFtcmVTp/l7XLsAHgX+uNuEPMf1kh0LHgsFYJLNDzBh4hx3xoga0BqbZnX3N//RCUMTrp1f"
+    "H9/Abxqlr1RCIqRRB+sT4keGI2ADcAvnAtxggBJqvuRqmp+5Pck+ojMq+YzsBUC/KLHmcV6f3t0d2Z7op6QMPm309BUYf"
+    "v0sUWvOKOp5UMA1qr1qaLV+ZHThuhPJXl0CjPk22RiCfFH29TwI7gmsXjHwfrR3e/J+nT/NZ3M3fgU2iDUbM55X5dsea7"
+    "Ph5LajAY3A8ZHaPimNX0Vo3PbCsiY+r8n9/cfD2JQQM1gfUpoaJNcfTz8hQ4bj4UY5nhJmMq0iANWmnjjr2b4hOJGnXSi"
+    "0bUp/eNBpLuKcwNUF/MSc1rLAAAl1zRgoI/2Xqbne0FnY0aMY8lUjL6w8L1fAantKVR763+gv7xE+xhbfgzZkzE6rqYHm"
+    "019CGjXgIpGH5rMSwUzF/T7eLIld/Vm3DLbhU4SXelY0AmrKK+YRpzd3t8zpVDyJHRSxHaLi6RW5uCoAvlK+BMX04+zh7"
+    "h+vN7Tb5l4tIXmCQcw0YEb2+sg5Mcl0/qDb6DZ/sPieLxMQJ3SHMRJ6ayUkoTaUwzJo7H+vdc8oV3hWEoZg4otKPyiUNM"
+    "eWQPRS836tCmCWddEmrg5RJkuKy0cDs+Km4ek9DK52BTQ5cucv5JXoiz4S1bv6h1Ae+ICJNosLKZ2sqyurfwiZPOE87oZ"
+    "wmMgapj7/MMcwL/U+pCXFzG1ZvwoDC9AZJEnVTNntKZ+gT5ytZxsjcNf6vaqCawLh91mzydteeplom41M3lZuUnK403po"
+    "OluYtJZEL9bMnMUiEsThLgcxNJc0RrdGpnMnYAzFrO5YzJMcbKwd8ZzfazEEz/WK8xnT1N4kRKFZMW9H0ctwsNfeZDy2B"
+    "YwfU4fWvLJDT1y7ki6W1sx13WpVTyR5n3nhaada3NmenVxcZElZs3Y91mZuLWW0CLYKNaNp9rwz1VS3h6zrgMS3pCzVRZ"
+    "iyn55mWbnAaITOStsKhCRgDnXKDlNvNE0UTLnwLc/85HWLFD5TP3JcXG+ga+aEvUD8D7AznNgJc7U9J36fRZN/6Qx0Zyj"
+    "wjVLsrDZJAki5iCmksCp/qBfYPz5xzKPpt4xUCPNxzW2pYacNDUVizehe5P97CBshAI7qVGGqIpFrCRGcfp9ot7U1DoBe"
+    "NM4ZQI8SFV/5JzhgpXm/RqDUh1LGqFE3fHLE/3emrPsTYnBXLv8wC/NIrfSjvZJ8KGaeMcWN6Q5RnsBoaMTmdbNyGv+H+"
+    "q473T2tU4ytryTeE3HHzNKU3OyOkDlVHFp8jZM41kweAt8xeiwnKazgGEBTxpQMlbUAwyNdgrNa0zzOq1g6J6pKo6E+6t"
+    "CrST4xW9hHtND06kZMz2FABoV8WwitC/MRVF6J3Ie5nPBeb1Qke/oeZTXyIDbmzSL73zv+yQ7Vz3mzaqUs3sihw/NE60S"
+    "ezu5aW5LGCf10/dewVDYfli0LnShjYgeDxXV/x2arxWnU9ULmF8Rf7nomaobz9JNXe1K0oh2K6BYV4hvHqxAxdyPn107p"
+    "HGOw4PQ8qKZ7T+60aaF9UOVnNbF",
+    "Nw9Xkc9PaaDYn7N1U8/mFwaNE/3V1PugjbJmkKSWNtU21Vo7O+fNm+ud/Ucym6k7B7QcWlZIia3lZdEzc0nZNNlYB+EDs"
+    "wv2BYsMp2TIqRU1nqr2WVlzjk1nSWsIRsmtgyVNVONHXw8HTxNf8Ay9kwVkcRUhH2nipujIFqWanslmCmlZvdCGaGuRvr"
+    "PVp97PWZzLkhASqnS2SDoPWIcdNIP6Gw6EfO6u4m7lCX590fX04XzHGMT0uWbc0V096rpbzYgJEHDOQMBw/0iAUO4Bhhf"
+    "uj3GPyekjGJbbg3eHF4Xu8Ei/6WGBn+yMAhEjuN4LwKCdkAuBvANteW3yqzvr6IzTU/JCGhpSHAjqX937nCOW2tP0u3U4"
+    "8EKiPuJgwJDPW6vzNoetoXPk6HI2w83sFmnTuiJniIrD8cRe9z3j6uvxMBbAsTeJmdSdIX/A0MUzM5Ov7QymJEcYEeL3r"
+    "iFpJ3p9PLDoaL+JQkrrrZQmoWWNhr9cXa2yuNbkz6mwWs4669V+ww4B98BwgGNmZ/aePdEODe/prpMeb82r/QgLoDIbpb"
+    "Xa3+m7sjykgv2krQVcTyiYbUlDLtI6+eq6FRhlnuRAnDDDgs5Jpqih9+LW+KzDEx1uLt7m0pYVw2tb1qGs6am7qN25mCn"
+    "pbGj7artHD0mOz/grHZ6p10Ss6FEksKYn8at5CoXnOru1eUD2i07r6lCwf4O1LJvpx/gqaW+kvEmlaGF6qcfQLjKxUEQK"
+    "acJeyPQY6oRT90ECSYUAcEERZDVPr0qHO4iJY6T18QFJ0ZN8zm8tk0XFVX+GGad1qnzmrb5kUECdq3FGHB1xjvjWsTQYK"
+    "9pc/SFNI3Y8iTnDt75AOVGTjGle6wP5cIHSwD234JwN9/aNqmdFmbs1AdnZpgZLEXQ56/b9/dK3JXR68YQicAf2OZKu2U"
+    "6nB4/2UkOa9Sz2DLmUxa5noViEn78631CfyrpPm3Wvx5W3yaJec+xCs3zuBL8kLVaV1nkcp2cZtbglxSy7WN/swn6CUQo"
+    "mp0LlxZBIMnTSsyteu7qjXu/R3dJ9h/uKNW9JIks9EHEeqGHvd7wureQnV3ho6FADD8VEui+g8rkanobej4V88zqueiS5"
+    "qV5V4F6V8Edg9Txz2tz+sLfvZG13+qxMhnqT0FFOIfifRTd+NdE/w7wBQo+jaoLkW6bACL4drT8MwgXwbNZAoQb8Zhph5"
+    "UPqt5aUX+CIqqa09o9q/3t6Of15U/Ofh3Zj8MDOfeDccHkTvdg3iS73X08llGqyOVrLklcX9awCCBj6OrnTGQRKLY/R2o"
+    "NjLK1fg6rXp1NvkupRS4cXZbFaVmYBa5jtGCqCGAEpDhknbkNpizeWhe6yIeY/0kyCfwT1JEJ+J6ns8rUq1B23NjTjobk"
+    "T3XEmrmt1RY/GnxuGxEkBataDqSLJW7Awlg/c49kT9DaYLjSZKJkTZlmsy240tzTHEUe/ACNETWmC38t76T1Q0uB8vgXW"
+    "VW6zrqf68O1KMA8T8PYKLHxhlahJo9B7iaNx/UAd0D9dh4euh4JejKFTX+Oav06ooSdgMSPwvddQWOCww9+T3KgRzO13M"
+    "d+FUwPftCvTjLbjH1DBlBgvWefBpn5RLrPymhgUtkAIlbqKz5Me/IiuLxN27XRokCygIQz88VrJObK5JMyk6/tYCdi3WI"
+    "jOvgUF0JQ60LP54An1Nanj/20Xb0gYDe8krXzoQMlNKmS9h37KewXt9LJnn9FbB0mLNUTCC5NdvjJ8xpo3UDzndz3IoJh"
+    "7QXdAjuaa+nhoq/f1wfieJX93KW/IW8w0X6W8YvhvoJmOFbulgOPgq2ZkTLPM0MhHWkdt03IiOzl7FBVfkgfkSC423Xpd"
+    "FlfMwxVXmkEqWHSXJr1H1X+7VXlPL1Ndky+aqj0uOTe3zk+aB5tNgs8I06vf4y4ACGAmVKyl6LHJJ6kr7mY8qo1+gHv00"
+    "olqNpPXiC3tfnQXKXP6Eu5qjF/jPTklISBpvb15SSUcYWWR5BlvD+x+EIi668REP/NQiyaDCMTV0pnrJmRQDwP6s1rKRj"
+    "JJeja1A3KD55U68qt20fbSc+9BkYcLXwtfr/n7DeGHG+tKB3o1v9acv9wXOaBpv26Jbb19HHuvqoxDj1UBDvnrwfb2lum"
+    "LcC1WvQIuVeoEk+ksnG40HG6TTrMcgYTuzBp96EX+cDbOaUt4bUmZVmpqS4Lmwy3hh1Pm2SQCYsIr0XziMDgxtCRaDg5H"
+    "ls/SIuGdaWLo+VLHW5vUvSXWj2oaGLbftg6CB1PfuCPJ4uqsSYdieZ59SUAKRF3JNZop5vUySfgjtUBmiOOjxpkEQDzjI"
+    "QRgSZwgiZshhLOpp3TLcnZWadJcG2sLWtmgU866+TWLYCNYHFl2ohJf4YUxx2abI6GJdioJJm993FZw5LKJTmxIseOQYR"
+    "aeXdmBekvMK1TQrTQkYwPuMeo2L69MatqmvliCJGEE5tx5026sSmSfT/uRVHgg+WcRi0+uiQUFRrhVaxzsTRJXyRG+S/z"
+    "pgyfQVLijjhh9VZyvMpignR9N2pDhzj93d5EppO/1RzfI4pprLEWQLW07Gj9jvehXND6b59yJMbc8SHz+hZolEBMcL7KZ"
+    "QrcNZeFstoyc0Wc3bFfL4gYZksQx1eaDWWPf65pQGUUYqQwLyWtjrBN4Eowr46/6Mf2Z8P9QLZEcjOlD1pOg/wMXqyKAo"
+    "ok+ZdZ21aQdm1hzT3j6X6d9k7ysIUnxhkddbUgHJ70VZ/MCW61B6muyztC6qNqLgk1K/ymn1j31rFWsaktWPOSO5at9PJ"
+    "u4bOurSTU3E64ILXEoHQ52AMTzcEnWbuhinJP2mdBJsW5ZzWMPGVN6bpK1NG67s4MlEqWMQlr6fCjMssQIsfG2hUzRM7+"
+    "ti9jS8psDe0/XNSZnvQG1zkqzFTSWP/G+QSC+XARfV1D9B7oo1GLTIDTa7rxw92RefKwqqydLrJ7MTJNpkWEhisPRxJE7"
+    "3vgF/HVZ6mgLF95GqqhyY7XiYIjeUimIboNNVkwAPlKEI0NAibiOiGAKId3PDhIbKl8z7uThyIa/Onh4+NS+QLkD0C9Tl"
+    "9F4V79jZd+xv3IB+Rb9ZLrSqcZ3YniM0Vlgf55Erbsvm2NhvjPfudj1b3duA0X/7XLBiRj+Xx5eagyty+ilWkS3Jt13tN"
+    "idW/fbW+pedrDaz5rmtL++e72vvSHqg3wyTfu3qlQX6pp4mhRxXupaXRBreNuPLtao4Zf96Frlg+g6CP0U1zWuDVxA5WR"
+    "Y7QTRiUAj3icBjOUmjbZ/J0yEcxoWZtpGDFLNmQ/F+jKBcxboVfh3gCPx1iepvrY7FPGevB4feOb+3qMNFF9cwF8gT8wL"
+    "qBh/e9YY4jloXkzyuDXgkdx0sbEUD2xjKwYylR7qssFbYMHaVzQCN68wnVdYm3y1GdwTIdLr0z5pWqR94CvxcvXYL4o2j"
+    "pOGL3vAf4Q3Ry5hGqUTnZJMweukwzncHYhlm1mNSEkDRUImUooUFX3E96Zw1ZkhZZdERHNOtdval2RFGXVMG4syMSKs6a"
+    "QyHjjxkoRgcfXB/vWURMrEFnkcjSrboVNALimbNNl3Lt6RshFO5rqFivRxiSjdKb8QefU6naRdMp/ON7oa9LPZ/hbyzy/"
+    "ocC03oantmNTxGbuhAllt0fwa0Q8NjsSxOoaRatzBpjpP9UytGlXIJe97dR1N3/uXZg3dJOZ6F4r72ya6phlGWqskIFtn"
+    "qhXCy0baNff00d2l+E/916O7wr4M3oktxxipxIGY1675TM0ZQ29xuDdif8MzT13qNLA0mNe8Zy+Irupaz6SWZBm7gE9S+"
+    "5S9FUdwdYcozrDczY3HN6KVwmy3",
+    "sr8lTGnu1NAJYhZNJbiUyfpjlIUpOjcLL2Xd0aLsuqPTeQeQcKPZ+lj7t+oS4A8qbfbNPO4GnnXkJUbtkl29ve2fAJxA6"
+    "Eqgt+z9vRSKnc2U2gjRBU/60l91SMPSX7RLvoZRJTinOZL3MSAKRA1q1E3zPJuS5cYKnMmKyR3JptJQYwK0godeVIFsVe"
+    "vKXOKXRIF53YxvhnebXyKFk3gEolGlDRvjzUDbDr5/iu20GvMMn1iKSVog3CQxy1Tb03XjZqb6n3CLonW5aNF0cUGMFvx"
+    "+16No7jcgFSe14EuvolZOpPv7cfJ4P2v2I/Bmo8Pb/yQSC7miui2dXgAC3kL5QptnJiK9Sk5yIJ62TEEIdq86k933Ly3K"
+    "Ho1vL64l+dUlbn2WOG+E3tERbzO00x61CKuVQY0Bq79vDv+3tNxu0TV93gD+nk6GBZ3jK7XivEpPxs/Cx0/3xFUxqeMUX"
+    "omY+NXVVcwATUcVOyzA9zJgrrJjCOUPsJrJauMb++e0y1o2zSEuc7ZpdW/u717PiEgbflKGizlKGFBYUdlh8wPLeHRcO+"
+    "eBavC0jOdl3hjky1DnBNC0TdMwsaeww2XGeNFxgPXWgqdLqy72wzKep/WtmrJr2CxiXBiS5TlWOSHaMlzlWhOKOG2s8s8"
+    "4kD8DmDXJFoFZBg0MeqMFCKWOTjD+Pl46Yv+t5CXkzc/OlsR230omaj9lbYf5HSDJet9hsG5dRcMocCK8cGTOtPfcLXg/"
+    "MGg8IbeaB7mAM1C4tXXrcEnOktNUT7bYheaRzE1AQttt/Q0CT6AgkYJvAnfl0mGNATL8mh2kmFiq0q0YNpX252CrMpeto"
+    "vOw1NM++GatFfQYsVPdm7nmqC7K5Naz8aIrYHWKNkuNlAN+PRIqvdr4kJfmPa5fGV5t1X6zWhyuus9YblQ/shh0H9KLqg"
+    "myYPFHnw06rwLwEbMFcVXaaseYPoY4AS9+LmnTEMaCnznoxlmxKht+9HKzP+dl+iUpGf/zW6jMc9n70tDLTjOvN59vvmI"
+    "euu481B0Lu0nMA4V+4BKRGZtPYHd1GWMuo5pfGRrWE1Jl3R3qh/PZsLAp4zlzH/aj2d06ZgP+CZ1cBY0k2gHAaZD66UhJ"
+    "yi/YalX0dw5NZAFVY7tmTmRWpgnlKAjcMK9C5UprCM0+qBDwkEZEmpdE3Tx4Hk+16UZVDbgJI26MZyS7yOkOcii5aw1Hm"
+    "V5ddJympxKohsZZ1I6GXXxvGhkwS5huAHtQBUB7BDOHryQRKy8ECBObrKNI1R/TuMRc6yAa3d9nNoKJp5U49LgLyj6PiK"
+    "vTUIyWA9aQzGGPWeDMssBYQbTDdXCipDfUd3djy3eaFsTIPeeEVp4VN3RykdgSeQgGAr9kOMt5sLZdmhKnP6NOpQ1bQu1"
+    "LroZeP3PbaJo354btL1qtauD3d5HvzrZtfgBEY/vdhT3/nIjYRYehtUvkoQXpmUsEruOYvSyq2mx6fsxZV7J29a9mjSHP"
+    "r6yxrkZKbwkNZpklFwzd01lelYXUNFMZaABMESv0mFU6LKTCiYb42UpburQqypzloTnTjxNrd5WlmjdO4SqetZE8aXbcb"
+    "8b8eIE4BkfXtIqdZHnubmwip1l9PTl9U1ca9hX6Kzoa2AWEcQEk5AtaMa5rrRCNLV2TIzxTJsPT0OJ7XGHaz72J954veg"
+    "B6lS8s4wt6jnjbJORPSRLfHtv5e2ndO6Md37u+THL8yJPkvLKgyFWBMjHUsp8QbVRpE8ANfgUWraaBwomlXS8iVlA4HkA"
+    "OS6SVcQheqVsGqJI4Wu6WaIHOQO2gFeXz+WRZFnNw4ZU1StESTs+xgkk8T2nZntGFzPJ7RLOaaW6RvcCBWt4vrHJPc4i0"
+    "8OdAvznvYZTRlzijobjWDlQ0216/cOGJbPAMbd73Zv6DdS/qyW+QKE5VmyS9vi5j9m7da3/qtN8cyYejyampbE7pde/Bo"
+    "7d3KtjcLXYSMdrwLR3vMeEdtG6SZNDXyRjcUqhW3cPWbFp4NOiRb4KizWhhUUHpZNeArsnvb5LzmBcMNNvKQbifzcQ+8F"
+    "4p57fYSn0/Nsqw057/6C52FRQBDwNeas5hXvYI/XLb2iVjPUgT8p3Oczwa4tvALaWdBAnucJx827yyiq+WGU0gS2i2Dj0"
+    "aX8AvwU/7vsXWZMDvymkzz5s39Bzzlv/P86DnT6Lp2/f//evP380m6eRFsHuhvEfjf94cjTw3pU7cgTBC41Vnm/mpKgNY"
+    "H0sah2lKu6JkiLcSsG0bd99wueQSYvmyb65OkrIsymBgEVH12nibQwgUEQwjqEVPmimsYNUjsrFaImQUSznWHkM8U2iFr"
+    "T9Tle/6dAJUBSQHM2Y80mrr/onKiGLgKjpVNotxHNqg4FylrUT10PGV5zvGRl6LoCOFxjSvTfcoojWd/gWOs6bJcarGJf"
+    "Ygn4pwBcF97aTSvjkvlre4KV4ifLeBROZvXcxPylVecW+IEGRxeiXfww3zW69nMaIvyvgCTqUMreLi6bVueNAVfuUZBuM"
+    "bXqb1SUmE132F7IUU43iTuHVmMhoyyD0kwuL+xcCLKm9lfOaAgUjZWcTRO3fYXo6kj6PDGEygaLTM8egYv21k6DIramYJ"
+    "an06xwoIBi6WUpe9K+/vY+ae3sCBT3ulnjaK16yNN5TSErUUKhUFo3ocgJ8KRypbM86wDdd8MpmOmuDNw7G9HoxnoXgIC"
+    "ADcrM3sDM9iSDpfZaoTSQRgTalmhCRgPTqkfsXEQSOsHOXr01ZUAwPweAp2TqPUiG/SigeuMK+w3Es9jQGz0GZeLuMHPE"
+    "3YV0cvIWyEyrV7sB1GthTEO/xk6DgAihnjzdSWHoyhh34gFfOeqYEQYXkf8BXyqDWaLdNKMYgDZh4coGvoP5FvJp/mzYw"
+    "I5rX1p/ALOhBHoZMPBwh6mojTyhIfkALqEIWqxJYv61sPiypeG/LlPt0f0xCeziybTYudfQyMKzTtEAwbkLCakb5qjfSX"
+    "ZoSzdJFAQ1ih976kSKMhROwh8AKJCWrCjPlDUl0YNx3bMKUlcTAaApt9BYXXCa1m+Bp6GU7j+jLOe1TSu4LTAqo6FVGLn"
+    "kQ/xz17f+S8CTXk/shUwFUfry/yCw4XRwGzqrqkRQyWra6zqkzlrSGAO6oLe38Oclqnc6DIxSWcdD3kVR8YJ/+kiQZHCH"
+    "giYciXjwGd09bdaUAEIROJZP2BkZ8vAp0ElLj6zw+o2cCmkNxUq0SjvFerK09pfp+K0C2z8QQ7y1O8oRRPNiPjtDso9uw"
+    "zOLydgolmcDFNX3vXOnZGSwSSl4QXH4dMCDO75mq2FMsOhfj76E4c56EQZr1xEygIJ4bh6YaZ/KIjFFaWvhasv7Z6DmFr"
+    "WT3plDJzaw1bnHHQ6KR9bNbdQqudrAMveyhKEE0nBAziotYec1gX/+ZJghMJzzZkzndMN1sPcaWuu4/r3AvsH/Z4rDZmW"
+    "KIGxReo8Y00SnR88KN4uppQL9Fks0DglJoYrwreOFWwkSeHJF5a9RVLsNw72C14aDimTI+n1/bP3Bh+7r92x20q/h24iT"
+    "qUxro2mqg5EwxqjFdsDNKttN5o0sdQj4MOGpB45uL+fgmYKxsz8EpMA0b9rvdj41oTR1MJRD1xIPM85fiKztRZbA8aWgf"
+    "suMOUCn/Rx6Xjg4zfF2VxDQQdT0Poocy6q6vmcjZz9G6fWzSH/Zloyai95DFoj/Fv4uTwxlvIMuJer+dJjD8dMBPIiv06"
+    "sBbiU2iKaQPm695p0H8SPoYbyeHjSdE3RxAxECk4nql4EODMr/mNPc+VRdm/3qpws37FBrDDmqnFG/01FPczC+RURvFk2"
+    "vg1FIH6GbHxxhTFKg/i9MLprAGy",
+    "xiN0qJbKPBcHwrQ4JTBrQHtirFlKR3xat7DA1k371i3JeJLN2TXqVGfOwPn3Prl6R9Kt1mkAqY0mRe2NOL50levoUuLX0"
+    "pp4EKgMelTpPJ3XcozQb54LXmlmhk+b6f3C06u72A4mEodS8zZ44jqgOTfd28Zxy9LAM/C/AIlWcHFDuC+DeRHJhu+p+V"
+    "2cn3sT+QmEqcIgQcMbDL6IH5dL47/XN7fGos+oTRwevpzySf8zsODPYoGoY/UmxslsYhp6wRRM9T52oAU5pcmZn1qFUQi"
+    "NAPGU4AE/w+2vgTSHOMehNLwcYkUfJhanoEcw4mCc9X0R1BBlJgXaOXSiIbpbhThZTmezEP69IW1nDAzONlEGQBfFoWOP"
+    "7uaVDH1AB9HMLJzr2KjU2UpyYkwfDSaPvhN2awTqJo6eNAvifUcgRrZ6JbNJ7bgo4yv1fOTI2v8z3Jn+85+7M3YnZfz1e"
+    "rhaGkstTeiZr/GRk/OTuAbmEx1EVmbSMwLWkchlLJWaedneTqvXaU4bx39FNzHjFQQrtzYwjUAHUeFf1BpUu+PkGdbUm+"
+    "OftPnZIVW/CqVqOvbP4XCHOtX7+OtLz+WnlsPry4KIg3HgyFn7OUW/oTzb3oYyjWUR+qt4FxRVDQwrusWKL7eMK/DJW9G"
+    "uRjYwqiVxbV6/cADmPYjprCDhhL1674Ea0D1DJTx2OHXugVJsokt1JZq4Jco82nDZEIOr6+xuTL00v4ukFZrB5gzrFuim"
+    "dWKdtU79ntnU73RbnFyu2It5wdg2kd/91IQJFZFjgz2SYdTnjp5ZI9hkcoSzjwTAa8soNaiAN3ErHRSvdJVa1aWo0eO8u"
+    "k5Kkf1SGCGc2w/a8x0bqFbMGI28+6qSmnLNDPtGz/DijOboYlUmko5K+C9mpnOXjVY/WF7VamNESwOdHfEXE+Y9KmJbz6"
+    "EQXS0tNwJ1/eRtM6wyT8bHwRYDFsCky5nSueolgPLVGunL+JzDXOnIAV8c59rey1EtVJmW7imVA8qNBSubWgFMdgEnqaW"
+    "JzRdFGDjd0yU7HEPNnhXXrBRBojb9VKs60cevAKXt92QAGhdzWAV4QelR7MS927E0SilRaXk6fYLc03osMY/RugxFTYBw"
+    "zkvo1kCPjfJ52IMXPkSOjH7Lh/g4MCWsueawPvG3EFrao5Oq0nnosDAbwwGUcis2KLCc8u7Vyc8fvnv309GrKEvPzEuXZ"
+    "ZIVMdDqFN6as2apJ9rkJXGsvfgiTnmyGGuZPqP5zeui/Kx6OhEECrLknMTNHpsfkLjkFmHHQds342iDMPDhALogicCIGi"
+    "DY8LwsYEDB/r+NzYyx632BIFN7YL+R32zWTBtKfCKUuLVXoSE9EwU4hi1gZZtcI+eEvcF86UzlLdKPypqlksqtc2EmGvT"
+    "rXB/EjjpPk1Wj6ca6N+jT71vPQA3r/kYLmP87oaP2LONzeGvMeTI0VwjnOdQCfCsz9yd1Gc+JY7nYfETj0bBdtMe69JkC"
+    "vgqPeas6u7rnPDpyl5+q7SqlB2NL0IjHgAuQEjNTsoQHuqMVQzqX3H3TG9gEA1bFO0ng/pPsb7OZi0q9qKJOsADqf0mT6"
+    "/BRrIOgqvAiVosMMtjrSsmgh28LRqEGunz4qVCgDOEcsbCxuovPSOIPj+K1I7qc5e31+h3IL3KNdDHKNAwpkoho6G7tZ1"
+    "6Xt3e5QVzcWlTTZEaLsXKw2/VBSKQPUOJzuFKQWHD32q+U43LvMR9XJdqnrlhl5zzqZyT5IaFgyCd3TPupqtiTH6k4zGf"
+    "HRj1migTJ1HFOhm+sTRYH3BE6FVe1D5x5sCd15BtcrT/hMN1xPqzWHcuy8ejquG3VvjaGUX8+FcVVrwAIYuIj1xXd65ti"
+    "gE4l/vCpFB9xbBIjrTI9/iWXVH/aLVJw7Ut4PcLjzHFwb/GhnwvRdemFw1rNBTuFf+d7efyFZw9K3+3teAgNV5Ug1/YX2"
+    "JiayOuYPndZJovQ+z9ePx6m52vVqg1tJgKF2svzilgLnmwExWk/OFwKzKrAGVFpKBk2FilSvdH/NlcoAC6olVS9IgIU2H"
+    "kdoVRUpJ1CId5O6VhVLY9HpH8ofNfTI5aQue+QDN2+az83rA9U8obto20RQ+9mHTYLBFn7rC6mdtPsFPMVQ40KVKOlg5z"
+    "dh2m+JbfPvi4K2LqauwWz+9k+3+aUTdnXzvfeP29eIAJI0UQhiJYWj99EVPnsM3BlckUDI5ZLCp+6mkueED9gVWPeDQRq"
+    "3kfMIdFiGpMrwFRxNlFYm2CZZByCTGthEEBJ1PNl7bdK4JuuCdxHxii8o4nU+5lm0p29RLVumelKnLyV51WXdHUXhbi1/"
+    "toc9TTItMdAZuqUcygkzInJGT/0xM+ZKVoV/XD8049aSkocqqUH5WPiE1Nbr40LAmqHLB43FGo9hOLmtAnvBAgW3BPnl8"
+    "lVw2cjqZWnuZXdPW/SfXVshVtavkaKYQQUMYOL40XOWXpDZj7lA3ieRG6tGXxJolJfLl95DMFQQXhcy9EmVWwjpJpufth"
+    "WedhA7mDiU1NZog1C2+gqvtX4LCm7MdjWEyu1svoXw97rAWryv3RCdvQc79MhS8TOzZD1qbaeMFtJO6lPLklM6ZsfWF+/"
+    "D7wu8ICcqLAWqIdVVisbI4ZFTwsBHDTXod7Ye8R6tQ4jDPOQ89/i6qjihPCJa+bi1GyJb0mEuTDoxDZGIFAfc3/joNze/"
+    "pRbMN1j9gOsLeJPKyzEfgGHsxN6IAClvmDmK2rbPr6z/yXxr9P8vLiWPCec4eS49oHKid+S6QQFYxQUSyBz3slvPllwvq"
+    "yV2KvD703KkypRy2IJZbf45G9seiXba1mmucbxvRpKUTR1ctHPlKVOnKeGaO2V0FoMKGJHOaKCXwOMZcXQsK23bjwun2n"
+    "eoAFmnZdIOFBidXJQ57TjjzhRazsi6W/xFEfk/0R0Rs7+Fuxv1VDX8fjDSx06u+pzuvQQrUyLvi5yXM3rMnub3OIStFxf"
+    "mgxN9/fwx+rO8MuaVTRujAC+7DE2KYf6UHe+Q3RDwhgvTR4gKsRYEC3kMs4xLXWlmA9sxFGg79hMppPs0oVIj3/UnJ1BS"
+    "jnAis7U5pMAbUra35RhtiP5iPiG8vN+YtfjOSMQbcl7dVnGuaxoJ691CxkE/X1ynpKo6tOALIiVGCCtZTlgupaEPbwncL"
+    "qgv40/o8B6UH/mI0GvifbxMqTRvKId0bpv0IdResnro81PvKIt0ZCz4R8V9jpD0JAcignAWTLsvWGyxzlikRwEJPqKOAi"
+    "ke4IMe1EkoIAs5dKJ85koGxG9z7liRzdD6dO8Ie5esF+Akdk8eTnRVTxnhMBgfx1Qpf8FZvbh4g==</script>\n<scri"
+    "pt>(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8A"
+    "rray.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThr"
+    "ough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=d"
+    "ocument.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,documen"
+    "t.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWit"
+    "h(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -29527,7 +30190,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
 
 /* ------------------------------------------------------------------------ src/reports/text.c -- */
 
-#define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
+#define MLI_TEXT_BAR 48 /* columns of the bar of live bytes */
 
 /* The most lines of each list on the first screen. */
 enum {
@@ -29543,7 +30206,7 @@ enum {
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
-    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
+    mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
@@ -29587,8 +30250,8 @@ static void mli_text_types(mli_report *r) {
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     size_t i, shown = r->devices < most ? r->devices : most;
-    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
-                      "       frees  allocated in all\n");
+    mli_put_str(r->o, "\ndevice              live        peak    blocks     allocs      frees"
+                      "   allocated\n");
     for (i = 0; i < shown; i++) {
         uint32_t dev = (uint32_t)r->top_device[i][1];
         mli_device_record *device = mli_device_record_at(r->lord, dev);
@@ -29603,7 +30266,7 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     if (r->devices == 1) return;
     mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
-    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
+    mli_put_str(r->o, "  (peaks added up)\n");
 }
 
 /* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
@@ -29641,12 +30304,13 @@ static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
     uint64_t left = r->tag_bytes;
     if (!shown) return;
-    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
-                      "    variance  device\n");
+    mli_put_str(r->o, "\n        live        peak    blocks    expected    variance  tag\n");
     for (i = 0; i < shown; i++) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
-                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        mli_putf(r->o, "%12jo%12jo%10ju%12jo%+12jd  %s", s->allocated, s->peak, s->blocks,
+                 s->expected, s->variance, s->tag);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(r->top_tag[i].of.device));
+        mli_put_str(r->o, "\n");
         left -= s->allocated;
     }
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
@@ -29738,13 +30402,12 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o,
-             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks%s: ",
-             samples ? "       error" : "", r->by_peak ? " at the peak" : "");
-    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
+    mli_putf(r->o, "\nhottest stacks%s: %ju of %ju", r->by_peak ? " at the peak" : "",
+             (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
-    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
-                              : "\n");
+    if (samples) mli_put_str(r->o, "; error: the standard error of live, -: no sample lives");
+    mli_putf(r->o, "\n        live%s        peak     at peak      allocs   allocated\n",
+             samples ? "       error" : "");
     for (i = 0; i < shown; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
         mli_putf(r->o, "%12jo", s->live_bytes);
@@ -29769,16 +30432,13 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity               total        used        free        self"
-                      "   this process      others       limit        held\n");
+    mli_put_str(r->o, "\ncapacity           total        free        self     process"
+                      "      others       limit        held\n");
     for (i = 0; i < shown; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
-                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
-                 line->rest, line->others, line->limit, line->held);
-        if (line->age != UINT64_MAX && line->age > 1000000000u)
-            mli_putf(r->o, "  sampled %jX ago", line->age);
-        mli_put_str(r->o, "\n");
+        mli_putf(r->o, "%-12i%12jo%12jo%12jo%12jo%12jo%12jo%12jo\n",
+                 mli_device_code(line->of.device), line->total, line->free, line->self, line->rest,
+                 line->others, line->limit, line->held);
     }
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
@@ -29976,6 +30636,27 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
+/* Lists what grows over the snapshots, the fastest first, and says what counts as growth. */
+static MLI_COLD void mli_text_growth(mli_report *r) {
+    size_t i;
+    if (!r->series.growing) return;
+    mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at least 8 "
+                      "snapshots with R2 >= 0.8\n    a minute   snapshots       since       R2\n");
+    for (i = 0; i < r->series.growing; i++) {
+        const mli_series *s = &r->series.grows[i];
+        mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
+                 r->series.snapshot[s->since]->time);
+        mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
+        if (s->book == MLI_BOOK_TAG)
+            mli_putf(r->o, "  tag %s", s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject
+                                              : "(untagged)");
+        if (s->book == MLI_BOOK_SITE)
+            mli_putf(r->o, "  site %p", (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+        mli_putf(r->o, "  %i\n", mli_report_device(r, s->dev));
+    }
+    mli_text_more(r, r->series.growing_all, r->series.growing, "line");
+}
+
 /* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
    ...". If the holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
@@ -30093,10 +30774,12 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
     if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
     if (line->unaccounted < 0)
-        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
+        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)",
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
-        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
+        mli_putf(r->o, " + unaccounted %jo", (uint64_t)line->unaccounted);
+    if (line->age > 1000000000u) mli_putf(r->o, ", sampled %jX ago", line->age);
+    mli_put_str(r->o, "\n");
     sample = mli_phys_sample_of(line->phys);
     if (!sample.others[0].pid) return;
     mli_putf(r->o, "%i", mli_device_code(line->of.device));
@@ -30136,10 +30819,77 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
         mli_putf(r->o, "... and %ju more at other sites\n", r->mistakes_more);
 }
 
+/* -- the first screen -- Its lines end before MLI_TEXT_COLUMNS. A longer line goes on in the next one,
+   after MLI_TEXT_INDENT blanks. */
+
+#define MLI_TEXT_COLUMNS 100
+#define MLI_TEXT_INDENT 8
+
+typedef struct mli_wrap {
+    mli_out to;               /* where the broken lines go */
+    char buf[1024];           /* the buffer of `to` */
+    size_t column, blanks;    /* the columns of the line so far; the blanks after them */
+    size_t used, wide;        /* the bytes and the columns of the word that has begun */
+    char word[4 * MLI_TEXT_COLUMNS];
+} mli_wrap;
+
+/* Writes the word that has begun, on the next line if this one has no room for it. */
+static MLI_COLD void mli_wrap_word(mli_wrap *w) {
+    if (!w->used) return;
+    if (w->column && w->column + w->blanks + w->wide > MLI_TEXT_COLUMNS) {
+        mli_put_str(&w->to, "\n");
+        w->column = 0;
+        w->blanks = MLI_TEXT_INDENT;
+    }
+    w->column += w->blanks + w->wide;
+    for (; w->blanks; w->blanks--) mli_put(&w->to, " ", 1);
+    mli_put(&w->to, w->word, w->used);
+    w->used = w->wide = 0;
+}
+/* Breaks long lines: a memlord_write_fn. A word that is wider than a line is broken, too. */
+static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
+    mli_wrap *w = (mli_wrap *)user;
+    const char *at = (const char *)data, *end = at + size;
+    for (; at < end; at++) {
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* of UTF-8: a column begins */
+        if (*at == ' ' || *at == '\n' ||
+            (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
+            w->used == sizeof w->word)
+            mli_wrap_word(w);
+        if (*at == '\n') {
+            mli_put_str(&w->to, "\n");
+            w->column = w->blanks = 0;
+        } else if (*at == ' ') {
+            w->blanks++;
+        } else {
+            w->word[w->used++] = *at;
+            w->wide += (size_t)starts;
+        }
+    }
+    return w->to.failed;
+}
+static MLI_COLD void mli_wrap_begin(mli_report *r, mli_wrap *w) {
+    memset(w, 0, sizeof *w);
+    mli_out_buffer(&w->to, w->buf, sizeof w->buf);
+    w->to.fn = r->out.fn;
+    w->to.user = r->out.user;
+    r->out.fn = mli_wrap_write;
+    r->out.user = w;
+}
+static MLI_COLD void mli_wrap_end(mli_report *r, mli_wrap *w) {
+    mli_flush(&r->out);
+    mli_wrap_word(w);
+    mli_flush(&w->to);
+    r->out.fn = w->to.fn;
+    r->out.user = w->to.user;
+    r->out.failed |= w->to.failed;
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
     mli_put_str(r->o, "\n---- in full ----\n");
+    (void)mli_text_verdicts(r, MLI_FIRST_SENTENCES, SIZE_MAX);
     if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
     if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
     mli_put_str(r->o, "\n");
@@ -30155,6 +30905,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
     mli_text_mistakes(r);
     mli_text_snapshots(r);
+    mli_text_growth(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
     mli_text_routes(r);
@@ -30182,14 +30933,19 @@ static MLI_COLD void mli_text_own(mli_report *r) {
     mli_put_str(r->o, "\n");
 }
 
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+static MLI_COLD void mli_text_first(mli_report *r) {
+    size_t n;
     r->cpu.root = mli_proc_root(r->lord);
     r->resident = mli_cpu_resident(&r->cpu);
     r->out.name_max = MLI_TEXT_NAME;
     mli_put_str(r->o, "MemLord " MEMLORD_VERSION "  ");
-    mli_text_process(r, r->o);
+    mli_text_process(r, r->o, 0);
     mli_put_str(r->o, "\n");
-    mli_text_verdicts(r);
+    n = mli_text_verdicts(r, 0, MLI_FIRST_SENTENCES);
+    if (n > MLI_FIRST_SENTENCES) {
+        mli_text_left_out(r, n - MLI_FIRST_SENTENCES, "sentence");
+        mli_put_str(r->o, " below\n");
+    }
     mli_text_labels(r);
     mli_text_own(r);
     if (!r->devices) {
@@ -30203,7 +30959,13 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
     mli_text_sites(r, MLI_FIRST_SITES);
     mli_text_stacks(r);
     mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
-    mli_text_full(r);
+}
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+    mli_wrap wrap;
+    mli_wrap_begin(r, &wrap);
+    mli_text_first(r);
+    mli_wrap_end(r, &wrap);
+    if (r->devices) mli_text_full(r);
 }
 
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
@@ -30231,9 +30993,9 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
-    mli_text_process(r, r->o);
+    mli_text_process(r, r->o, 0);
     mli_put_str(r->o, "\n");
-    mli_text_verdicts(r);
+    (void)mli_text_verdicts(r, 0, SIZE_MAX);
     mli_text_devices(r, r->devices);
     r->out.html = 0;
     r->out.name_max = 0;
@@ -31831,10 +32593,10 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 }
 
 static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
-    char buf[2 * 5 * 256 + 128]; /* room for two names whose bytes are all written as 5 */
+    char buf[sizeof w->x.r->who + 128]; /* room for the names, and for the rest */
     mli_out line;
     mli_out_buffer(&line, buf, sizeof buf);
-    mli_text_process(w->x.r, &line);
+    mli_text_process(w->x.r, &line, 1);
     (void)mli_out_end(&line, sizeof buf);
     mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
 }
@@ -32140,7 +32902,7 @@ static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     uint32_t i;
     mli_heap_line2(w->x.o, "v", 0x10400, 2);
     mli_put_str(w->x.o, "X memlord " MEMLORD_VERSION "\n# ");
-    mli_text_process(w->x.r, w->x.o);
+    mli_text_process(w->x.r, w->x.o, 0);
     mli_put_str(w->x.o, "\n");
     for (i = 0; i <= w->x.devices; i++)
         mli_text_anomalies(w->x.r, w->x.o, "# anomalies and drops, ", i);
@@ -33049,7 +33811,7 @@ struct mli_saving_state {
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
-    r->present = mli_snapshot_new(lord, NULL);
+    r->present = mli_snapshot_new(lord, NULL, 1);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;
     else

@@ -1,10 +1,13 @@
 // objects.cpp - a C++ program of some 400,000 allocations, to measure what a preloaded memory tool
 // costs: words in an index, as a program would build one, through operator new and the containers.
+// `objects 4` does that in each of 4 threads.
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 struct entry {
@@ -26,8 +29,15 @@ static void index_words(std::map<std::string, std::unique_ptr<entry>> &index, st
     }
 }
 
-int main() {
+static void work() {
     std::map<std::string, std::unique_ptr<entry>> index;
     index_words(index, 160000);
     std::printf("%zu words\n", index.size());
+}
+
+int main(int argc, char **argv) {
+    std::vector<std::thread> threads;
+    if (argc == 1) work();
+    for (int n = argc > 1 ? std::atoi(argv[1]) : 0; n > 0; n--) threads.emplace_back(work);
+    for (std::thread &thread : threads) thread.join();
 }

@@ -6,6 +6,7 @@
 #   sh bench/run.sh size   the size of the code alone
 #   sh bench/run.sh instructions  the instructions a pair alone
 #   sh bench/run.sh peaks  the peaks of several threads alone
+#   sh bench/run.sh programs  whole programs under the interposer, and its stacks, alone
 # BASE=REVISION: the memlord.h of that git revision is measured beside the present one; exit 2 where
 # there is none. CC and CXX choose the compilers. MEMLORD_BENCH_QUICK=1: a minute instead of six,
 # fewer rounds and no row of millions. MEMLORD_BENCH_STRICT=1: exit 1 when a demand is missed or was
@@ -24,6 +25,7 @@ quick=${MEMLORD_BENCH_QUICK:-0}
 out=build/bench
 mkdir -p $out
 musts=$out/musts.tsv
+preload=build/libmemlord_preload.so
 base=${BASE:-} base_h=$out/base/memlord.h
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
@@ -321,25 +323,16 @@ library() {
         awk -v name="$1" '$1 == name { print $NF; exit }'
 }
 
-# memlord_with TOOL PROGRAM...: runs a program under the interposer, as it is by default, with one
-# frame, or with every stack
-memlord_with() (
-    case $1 in
-    memlord-frame) export MEMLORD_STACK_DEPTH=0 ;;
-    memlord-all) export MEMLORD_STACK_BYTES=1 ;;
-    esac
-    shift
-    export MEMLORD_REPORT="$runs/report.txt" LD_PRELOAD="$PWD/$preload"
-    exec "$@"
-)
-
 # churn_with TOOL THREADS LIVE OPERATIONS: runs churn once, and prints its ns per pair
 churn_with() {
     tool=$1
     shift
     case $tool in
     bare) $out/churn "$@" ;;
-    memlord*) MEMLORD_SYMBOLS=0 memlord_with "$tool" $out/churn "$@" ;;
+    memlord-frame)
+        LD_PRELOAD=$PWD/$preload MEMLORD_STACK_DEPTH=0 MEMLORD_SYMBOLS=0 MEMLORD_REPORT=$runs/report.txt \
+            $out/churn "$@"
+        ;;
     heaptrack) heaptrack -o "$runs/heaptrack" $out/churn "$@" 2>/dev/null ;;
     jemalloc-*)
         LD_PRELOAD=$jemalloc MALLOC_CONF=${tool#jemalloc-},prof_prefix:$runs/jeprof \
@@ -417,86 +410,133 @@ bench_churn() { # THREADS LIVE ROUNDS LIMIT
     done
 }
 
-# ratio_of TOOL OTHER: prints the ratio of the times of two tools, the median over the rounds
-ratio_of() {
-    if [ -s "$runs/$1" ] && [ -s "$runs/$2" ]; then summary "$runs/$1" "$runs/$2" x | awk '{ print $NF }'; else echo -; fi
+# -- whole processes under the interposer --
+
+# Processes are compared by the processor time of all processes that they start, so that other load
+# on the machine changes little. Each table has the way of one run after that of another, round by
+# round.
+
+under="LD_PRELOAD=$PWD/$preload MEMLORD_REPORT=$runs/report.%p.json"
+
+# spawn ROUNDS WAY... -- COMMAND...: writes what bench/spawn.c prints to $runs/spawn
+spawn() {
+    $out/spawn "$@" >"$runs/spawn"
+    rm -f "$runs"/report.*.json "$runs"/heaptrack.*
 }
 
-# seconds PROGRAM...: prints the time of a whole process, and drops its output
-seconds() {
-    begun=$(date +%s%N)
-    "$@" >/dev/null 2>&1
-    echo $(($(date +%s%N) - begun)) | awk '{ print $1 / 1e6 }'
+# column LINE COLUMN: prints a number of the last spawn
+column() { awk -F '\t' -v line="$1" -v column="$2" 'NR == line { print $column }' "$runs/spawn"; }
+
+# quotient LINE OTHER COLUMN: prints the ratio of two lines of the last spawn, or - if one is not there
+quotient() {
+    awk -F '\t' -v a="$1" -v b="$2" -v c="$3" 'NR == a { x = $c } NR == b { y = $c }
+        END { if (x && y) printf "%.2f", x / y; else print "-" }' "$runs/spawn"
 }
 
-whole_with() { # TOOL PROGRAM...: milliseconds
-    tool=$1
+# row NAME LINE: prints a line of the last spawn beside its first one
+row() {
+    [ -z "$(column "$2" 1)" ] || printf '%-36s %9.1f %9.1f %8s %8s %8s\n' "$1" "$(column "$2" 1)" "$(column "$2" 2)" \
+        "$(quotient "$2" 1 1)" "$(quotient "$2" 1 2)" $(($(column "$2" 4) - $(column 1 4)))
+}
+table() {
+    printf '\n%s\n%-36s %9s %9s %8s %8s %8s\n' "$1: ms of processor time, page faults over bare" '' least median \
+        'x bare' 'x median' faults
+}
+
+# program NAME LIMIT COMMAND...: measures a program as it is, and under the interposer
+program() {
+    name=$1 limit=$2
+    shift 2
+    if ! command -v "$1" >/dev/null; then
+        missing "$1" "$1"
+        return
+    fi
+    spawn $rounds '' "$under" -- "$@"
+    row "$name" 1
+    row '  under the interposer' 2
+    demand "interposer, processor time: $name" '<=' "$limit" "$(quotient 2 1 1)" ' x bare'
+}
+
+# Runs JavaScript that allocates Buffers, and reads the stack of most of them.
+bench_buffers() {
+    here=$PWD
+    (cd "$runs" && LD_PRELOAD=$here/$preload MEMLORD_REPORT=buffers.json MEMLORD_SYMBOLS=0 \
+        node --perf-basic-prof "$here/bench/node.js" buffers >/dev/null)
+    build/symbolize "$runs/buffers.json" -o "$runs/named.json" 2>/dev/null
+    node -e '
+        const report = JSON.parse(require("fs").readFileSync(process.argv[1]));
+        require("fs").unlinkSync(`/tmp/perf-${report.metadata.pid}.map`);
+        const top = report.stacks.list.reduce((a, b) => a.alloc_bytes > b.alloc_bytes ? a : b);
+        const made = top.frames.map(n => report.stacks.frames[n].site.function).filter(f => f.startsWith("JS:"));
+        console.log(top.frames.length, made.join(" "));' "$runs/named.json" >"$runs/frames"
+    printf "\nframes of the stack that allocates JavaScript's Buffers, and those that the perf map names\n"
+    cat "$runs/frames"
+    demand "interposer, frames of JavaScript's Buffers" '>=' 29 "$(sed -n 's/^\([0-9]*\) .*hot.*/\1/p' "$runs/frames")" ''
+}
+
+bench_programs() {
+    rounds=7
+    [ "$quick" = 0 ] || rounds=3
+    table 'programs'
+    python=$(python3 -c 'import sys; print(sys.executable)') # python3 may be a script that finds it
+    program 'python3 -c pass' 1.2 "$python" -c pass
+    program 'gcc -O2 -c' 1.3 gcc -O2 -c bench/churn.c -o "$runs/churn.o"
+    program 'vim -es, 100,000 lines' 1.5 vim -u NONE -i NONE -es \
+        -c 'call map(range(1, 100000), "setline(v:val, printf(\"%d %s\", v:val, repeat(\"x\", v:val % 60)))")' \
+        -c '%s/x\+/y/' -c 'qa!'
+    program 'node -e 0' 1.3 node -e 0
+    program 'node: a worker, zlib and a child' 1.5 node bench/node.js
+    spawn 100 '' "$under" -- /bin/true
+    row true 1
+    row '  under the interposer' 2
+    demand 'interposer, true: page faults over bare' '<=' 120 $(($(column 2 4) - $(column 1 4))) ''
+    demand 'interposer, true: processor time over bare' '<=' 0.6 \
+        "$(awk -F '\t' '{ v[NR] = $1 } END { print v[2] - v[1] }' "$runs/spawn")" ' ms'
+    ! command -v node >/dev/null || bench_buffers
+}
+
+# stacks NAME COMMAND...: measures a program with one frame, with a sample of stacks, with every stack,
+# and under heaptrack, which takes every stack, too. These are lines 2 to 5 of the last spawn.
+stacks() {
+    name=$1
     shift
-    case $tool in
-    bare) seconds "$@" ;;
-    memlord*) seconds memlord_with "$tool" "$@" ;;
-    heaptrack) seconds heaptrack -o "$runs/heaptrack" "$@" ;;
-    esac
+    set -- -- "$@"
+    ! command -v heaptrack >/dev/null || set -- "heaptrack -o $runs/heaptrack" "$@"
+    spawn $rounds '' "$under MEMLORD_STACK_DEPTH=0" "$under" "$under MEMLORD_STACK_BYTES=1" "$@"
+    row "$name" 1
+    row '  one frame' 2
+    row '  a sample of stacks' 3
+    row '  every stack' 4
+    row '  heaptrack' 5
 }
 
 # Measures stacks: MemLord's of a sample and of every alloc, and heaptrack's of every alloc.
 bench_stacks() {
-    stack_tools="bare memlord-frame memlord memlord-all"
-    ! command -v heaptrack >/dev/null || stack_tools="$stack_tools heaptrack"
-    n=0
-    while [ $n -lt $rounds ]; do
-        for tool in $stack_tools; do
-            churn_with "$tool" 1 1000 400000 11 >>"$runs/$tool.deep"
-            whole_with "$tool" $out/objects >>"$runs/$tool.objects"
-        done
-        n=$((n + 1))
-    done
-    printf '\nmalloc under a tool, stacks 16 deep, 1 thread, 1,000 live blocks: ns per replaced block\n'
-    printf '%-44s %9s %9s %9s %9s\n' '' median min max 'x bare'
-    for tool in $stack_tools; do summary "$runs/$tool.deep" "$runs/bare.deep" "$tool"; done
-    printf '\na C++ program of 400,000 allocs under a tool: ms of the whole process\n'
-    printf '%-44s %9s %9s %9s %9s\n' '' median min max 'x bare'
-    for tool in $stack_tools; do summary "$runs/$tool.objects" "$runs/bare.objects" "$tool"; done
-    demand 'interposer, sampled stacks, to one frame' '<=' 1.1 "$(ratio_of memlord.deep memlord-frame.deep)" ' x'
-    demand 'interposer, every stack, to heaptrack: churn' '<=' 0.9 "$(ratio_of memlord-all.deep heaptrack.deep)" ' x'
-    demand '  likewise, C++' '<=' 0.9 "$(ratio_of memlord-all.objects heaptrack.objects)" ' x'
+    rounds=5
+    [ "$quick" = 0 ] || rounds=3
+    table 'stacks'
+    spawn $rounds '' "$under MEMLORD_STACK_DEPTH=0" "$under" -- $out/churn 1 1000 2000000 11
+    row 'churn, stacks 16 deep' 1
+    row '  one frame' 2
+    row '  a sample of stacks' 3
+    demand 'interposer, sampled stacks, to one frame' '<=' 1.1 "$(quotient 3 2 1)" ' x'
+    stacks '  a fifth of it' $out/churn 1 1000 400000 11
+    demand 'interposer, every stack, to heaptrack: churn' '<=' 0.8 "$(quotient 4 5 1)" ' x'
+    stacks 'C++, 400,000 allocs' $out/objects
+    demand '  likewise, C++' '<=' 0.8 "$(quotient 4 5 1)" ' x'
+    stacks '  likewise, in each of 4 threads' $out/objects 4
+    demand '  every stack to one frame, C++, 4 threads' '<=' 2 "$(quotient 4 2 1)" ' x'
 }
 
-short_with() ( # TOOL PROGRAM...
-    [ "$1" = bare ] || export LD_PRELOAD="$PWD/$preload"
-    shift
-    exec "$@"
-)
-
-# Measures the interposer as it is by default on programs that end at once. Drops its report.
-bench_short() {
-    python=$(python3 -c 'import sys; print(sys.executable)') # python3 may be a script that finds it
-    n=0
-    while [ $n -lt 15 ]; do
-        for tool in bare memlord; do
-            seconds short_with $tool /bin/true >>"$runs/$tool.true"
-            seconds short_with $tool "$python" -c pass >>"$runs/$tool.python"
-        done
-        n=$((n + 1))
-    done
-    printf '\nshort processes under the interposer: ms of the whole process\n'
-    printf '%-44s %9s %9s %9s %9s\n' '' median min max 'x bare'
-    for name in true python; do
-        for tool in bare memlord; do summary "$runs/$tool.$name" "$runs/bare.$name" "$name, $tool"; done
-    done
-    demand 'interposer, python3 -c pass' '<=' 1.2 "$(ratio_of memlord.python bare.python)" ' x bare'
-    demand 'interposer, true: over bare' '<=' 0.7 "$(paste "$runs/memlord.true" "$runs/bare.true" |
-        awk '{ print $1 - $2 }' | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')" ' ms'
+build_interposer() {
+    make -s CC="$cc" $preload build/symbolize >/dev/null
+    $cc -std=c99 -O2 -pthread bench/churn.c -o $out/churn
+    $cc -std=gnu99 -O2 -Wall -Wextra -Werror bench/spawn.c -o $out/spawn
+    $cxx -std=c++17 -O2 -pthread bench/objects.cpp -o $out/objects
 }
 
 bench_tools() {
-    preload=build/libmemlord_preload.so
-    if [ ! -e $preload ] || [ -n "$(find memlord.h src/tools/preload* -newer $preload)" ]; then
-        $cc -std=c99 -O2 -fPIC -shared -fvisibility=hidden -fexceptions -static-libgcc \
-            -pthread -I. src/tools/preload.c -o $preload -Wl,-z,now -ldl
-    fi
-    $cc -std=c99 -O2 -pthread bench/churn.c -o $out/churn
-    $cxx -std=c++17 -O2 bench/objects.cpp -o $out/objects
+    build_interposer
     echo
     find_tools
     rounds=5
@@ -504,9 +544,9 @@ bench_tools() {
     bench_churn 1 1000 $rounds 1.8
     bench_churn 1 100000 $rounds 2.4
     bench_churn 2 100000 3 2.4
-    bench_stacks
-    bench_short
     grep -q '[0-9]' "$runs/report.txt" || echo "memlord wrote no report: its row says nothing"
+    bench_stacks
+    bench_programs
 }
 
 # -- sizes --
@@ -589,6 +629,14 @@ size_modules() {
 : >$musts
 if [ "${1:-}" = size ]; then
     bench_size
+    print_demands || :
+    exit 0
+fi
+if [ "${1:-}" = programs ]; then
+    head_lines
+    build_interposer
+    bench_programs
+    bench_stacks
     print_demands || :
     exit 0
 fi

@@ -41,8 +41,8 @@ for step in workflow["jobs"]["budget"]["steps"]:
     if outcome == "failure" and step.get("if") != "always()":
         continue
     if "uses" in step:
-        kept = step["with"].get("path")
-        assert not kept or os.path.exists(kept), kept
+        for kept in step["with"].get("path", "").split():
+            assert os.path.exists(kept), kept
         continue
     command = replaced.pop(step["name"], step["run"])
     done = subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command])
@@ -54,7 +54,7 @@ print("outcome:", outcome)
 END_
 pipeline() { # STEP=COMMAND...: the outcome, and what was printed, are in $out/why, the page in $out/page
     : >"$out/page"
-    (cd "$out/site" && rm -f now.json && PATH=$out/bin:$PATH GITHUB_STEP_SUMMARY=$out/page \
+    (cd "$out/site" && rm -f now.json memory.html && PATH=$out/bin:$PATH GITHUB_STEP_SUMMARY=$out/page GITHUB_WORKSPACE=$out/site \
         python3 "$out/runner.py" third_party/memlord/examples/ci/memory.yml "$@") >"$why" 2>&1
 }
 accept() { # the commands at the head of the file
@@ -76,15 +76,21 @@ END_
 pipeline && says "$why" '^failed: Compare with the budget 2$' '^outcome: failure$'
 verdict $? 'CI: without a budget the pipeline fails, and keeps a profile'
 
-accept && pipeline && says "$why" '^ *0 of [1-9].* peaks over budget' '^outcome: success$' &&
+accept && pipeline && says "$why" '^0 of [1-9].* over budget' '^outcome: success$' &&
     ! grep '^failed' "$why"
 verdict $? 'CI: its commands accept the profile, and the same program passes'
 
 sed -i 's/1 << 20/4 << 20/' "$out/site/app.c"
 pipeline && says "$why" '^failed: Compare with the budget 1$' '^outcome: failure$' &&
-    says "$out/page" '^    over budget: device cpu: budget 1.*, found 4.*, over by 3' '^    site' \
-        '^    .*+3 MiB .*load_cache.*app.c'
-verdict $? 'CI: one that has grown fails, and the page shows the place that grew' "$out/page"
+    python3 -c 'import html, sys; print(html.unescape(sys.stdin.read()))' <"$out/page" >"$out/read" &&
+    says "$out/read" '^| devices* <code>cpu</code> | 1.* | 4.* | 3' '^| site ' 'The largest change by .*load_cache .*app.c:3' \
+        '^| <code>load_cache .*app.c.* | +3 MiB ' '^\*\*Memory'
+verdict $? 'CI: one that has grown fails, and the page shows the place that grew' "$out/read"
+
+says "$why" '^::error file=app.c,line=3,title=Memory::over budget: device cpu: budget 1.*, found 4' \
+    '^::warning file=app.c,line=3,title=Memory::load_cache .*app.c:3 on cpu: peak +3 MiB' &&
+    says "$out/site/memory.html" 'id="base"'
+verdict $? 'CI: the line that grew has the error, and the page of both profiles is kept'
 
 accept && pipeline && says "$why" '^outcome: success$'
 verdict $? 'CI: and passes once that is accepted'
@@ -102,6 +108,7 @@ int main(void) {
     return pthread_create(&thread, NULL, work, NULL) || work(NULL) || pthread_join(thread, NULL);
 }
 END_
+rm -r "$out/site/memory"
 pipeline
 accept && pipeline && says "$why" '^outcome: success$' &&
     pipeline "Run it under the interposer=$(sed -n '/LD_PRELOAD/,/now.json .\/app/p' examples/ci/memory.yml |
@@ -122,10 +129,11 @@ int main(int argc, char **argv) {
 }
 END_
 own='Run it under the interposer=./app now.json'
+rm -r "$out/site/memory"
 pipeline "$own"
 accept && pipeline "$own" && says "$why" '^outcome: success$' &&
     sed -i 's/4 << 20/6 << 20/' "$out/site/app.c" && pipeline "$own" &&
-    says "$why" '^outcome: failure$' '^ *over budget: tag cache on cpu: budget 4 MiB, found 6 MiB, over by 2 MiB$'
+    says "$why" '^outcome: failure$' '^over budget: tag cache on cpu: budget 4 MiB, found 6 MiB, over by 2 MiB$'
 verdict $? 'CI: a program that saves its own profile has a budget for each tag'
 
 pipeline 'Build the program=:' 'Run it under the interposer=echo {} >now.json && exit 3'

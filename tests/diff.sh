@@ -63,9 +63,9 @@ verdict $? 'two profiles are there to compare' "$out/said"
 # -- the table --
 
 ends 0 base.json now.json &&
-    says "$out/said" '^base.json -> now.json$' '^device$' '^tag$' '^scope$' '^site$' '^leak$' \
-        ' 2 MiB  *+1 MiB  *2 MiB  *+1 MiB  *-  *-  *weights on cpu$' \
-        ' 1 KiB  *-3 KiB  *1 KiB  *-3 KiB  *-  *-  *kv on cpu$' \
+    says "$out/said" '^from base.json: .*, MemLord [0-9.]*$' '^  to now.json: .*T.*Z, MemLord' '^device$' '^tag$' '^scope$' '^site$' '^leak$' \
+        ' 2 MiB  *+1 MiB  *+100 %  *2 MiB  *+1 MiB  *-  *-  *weights on cpu$' \
+        ' 1 KiB  *-3 KiB  *-75.0 %  *1 KiB  *-3 KiB  *-  *-  *kv on cpu$' \
         ' 0 B  *=  *3 KiB  *+2 KiB  *-  *-  *-tmp$' \
         ' 0 B  *-12 B .* gone old on cpu$' '2 KiB  *+2 KiB .* new  new' \
         'work app.c:7 on cpu$' 'work app.c:7$'
@@ -85,13 +85,13 @@ $3
 json.dump(p, open(sys.argv[1] + '/$1', 'w'))" "$out"
 }
 edit_tags high.json base.json 't["kv"]["peak"] = 1 << 30; t["weights"]["allocated"] += 1000; p["total"]["allocated"] += 1000'
-ends 0 --by tag base.json high.json && says "$out/said" ' live      change↓ ' &&
-    [ "$(grep -n 'weights on cpu' "$out/said" | cut -d: -f1)" -lt "$(grep -n 'kv on cpu' "$out/said" | cut -d: -f1)" ]
+ends 0 --by tag base.json high.json && says "$out/said" ' live      change↓  *% ' &&
+    [ "$(grep -n 'weights on cpu$' "$out/said" | cut -d: -f1)" -lt "$(grep -n 'kv on cpu$' "$out/said" | cut -d: -f1)" ]
 verdict $? 'the rows are in the order of the column with the arrow: the change in live bytes' "$out/said"
 
 edit_tags high.json base.json 't["kv"]["peak"] = 1 << 30; t["weights"]["peak"] += 1000; p["total"]["peak"] += 1'
-ends 0 --by tag base.json high.json && says "$out/said" ' peak      change↓ ' &&
-    [ "$(grep -n 'kv on cpu' "$out/said" | cut -d: -f1)" -lt "$(grep -n 'weights on cpu' "$out/said" | cut -d: -f1)" ]
+ends 0 --by tag base.json high.json && says "$out/said" ' peak      change↓  *% *alloc' &&
+    [ "$(grep -n 'kv on cpu$' "$out/said" | cut -d: -f1)" -lt "$(grep -n 'weights on cpu$' "$out/said" | cut -d: -f1)" ]
 verdict $? 'or in the peak, where live bytes are the same' "$out/said"
 
 edit_tags cut.json base.json 'p["leaks"]["count"] += 7; p["leaks"].pop("more", None)' # as 0.4.0 had it
@@ -178,7 +178,7 @@ line_of() { sed -n "\\|/\\* $1 \\*/|=" "$out/calls.c"; }
     calls was d100000 l7000 >>"$out/said" 2>&1 && calls is d100000 d200000 a5000 >>"$out/said" 2>&1
 verdict $? 'two profiles with stacks are there to compare' "$out/said"
 
-above='^ \{79\}< '
+above='^ \{88\}< '
 ends 0 --by stack was.named.json is.named.json &&
     says "$out/said" "292.97 KiB  +195.31 KiB .*  leaf [^ ]*calls.c:$(line_of leaf) on cpu\$" \
         'new  leaf [^ ]*calls.c:[0-9]* on cpu' 'gone leaf [^ ]*calls.c:[0-9]* on cpu' "$above([1-9]* more)\$" &&
@@ -203,13 +203,13 @@ verdict $? 'and all frames are in --json, with the numbers of the profiles' "$ou
 
 equal() { # PROFILE PROFILE: the table has the total, and nothing else
     ends 0 --json "$1" "$2" && [ "$(wc -l <"$out/said")" -eq 1 ] && ends 0 "$1" "$2" &&
-        [ "$(wc -l <"$out/said")" -eq 3 ]
+        [ "$(wc -l <"$out/said")" -eq 5 ]
 }
 equal was.json was.named.json && equal was.named.json was.json
 verdict $? 'a named profile and one of the same run without names do not differ' "$out/said"
 
 calls more d300000 l7000 >"$out/said" 2>&1 && ends 0 was.json more.named.json &&
-    sed 1d "$out/said" >"$out/half" && ends 0 was.named.json more.json && sed 1d "$out/said" | cmp - "$out/half" >>"$out/said" 2>&1 &&
+    sed 1,2d "$out/said" >"$out/half" && ends 0 was.named.json more.json && sed 1,2d "$out/said" | cmp - "$out/half" >>"$out/said" 2>&1 &&
     says "$out/said" '+195.31 KiB .*  leaf [^ ]*calls.c:' && ! grep -q 'calls+0x' "$out/said"
 verdict $? 'a place without a name has the name in the other profile, also in leaks' "$out/said"
 
@@ -332,7 +332,7 @@ assert budget["tags"]["weights on cpu"] == 1 << 20 and budget["scopes"]["-tmp"] 
 PY
 verdict $? '--accept writes the peaks as a budget' "$out/why"
 
-ends 0 --budget budget.json base.json && says "$out/said" '^0 of 12 peaks over budget, tolerance 10 %$'
+ends 0 --budget budget.json base.json && says "$out/said" '^0 of 14 over budget, tolerance 10 %$'
 verdict $? 'a profile is within its own budget' "$out/said"
 
 ends 1 --budget budget.json now.json &&
@@ -353,8 +353,108 @@ verdict $? 'the tolerance is that of the budget, or of the command' "$out/said"
 
 echo '{"schema": "memlord-budget/1", "tolerance": 0, "tags": {"weights on cpu": "1.5 MiB"}}' >"$out/hand.json"
 ends 0 --budget hand.json base.json && ends 1 --budget hand.json now.json &&
-    says "$out/said" 'budget 1.5 MiB, found 2 MiB, over by 512 KiB' '^1 of 1 peaks'
+    says "$out/said" 'budget 1.5 MiB, found 2 MiB, over by 512 KiB' '^1 of 1 over budget'
 verdict $? 'a budget written by hand has units' "$out/said"
+
+# A budget of the rest: what leaks, allocs, blocks that fail, sites, and blocks freed at once.
+write() { # NAME LISTS: a budget
+    echo "{\"schema\": \"memlord-budget/1\", \"tolerance\": 10, $2}" >"$out/$1"
+}
+write rest.budget '"leaks": {"bytes": "1 MiB", "blocks": 4}, "counts": {"allocs": 3, "oom_failures": 0}'
+ends 0 --budget rest.budget base.json --tolerance 20% >/dev/null
+ends 1 --budget rest.budget base.json && says "$out/said" '^over budget: counts allocs: budget 3, found 5, over by 2$' \
+    '^1 of 4 over budget, tolerance 10 %$' && ends 1 --budget rest.budget now.json &&
+    says "$out/said" '^over budget: leaks bytes: budget 1 MiB, found 2.01 MiB, over by 1' '^2 of 4 over budget'
+verdict $? 'leaks, allocs and failures have budgets' "$out/said"
+
+edit_tags failed.json base.json 'p["total"]["oom_failures"] = 2'
+ends 1 --budget rest.budget failed.json &&
+    says "$out/said" '^over budget: counts oom_failures: budget 0, found 2, over by 2$'
+verdict $? 'and a failure where none is allowed is said' "$out/said"
+
+write site.budget '"sites": {"work app.c:700 on cpu": "1.1 MiB"}'
+ends 0 --budget site.budget base.json && ends 1 --budget site.budget now.json &&
+    says "$out/said" '^over budget: site work app.c:700 on cpu: budget 1.1 MiB, found 2 MiB, over by 9'
+verdict $? 'a site has a budget, also if its line has changed since' "$out/said"
+
+write temporaries.budget '"counts": {"temporaries": 1}'
+ends 2 --budget temporaries.budget base.json &&
+    says "$out/said" '^diff: temporaries: not known: record with MEMLORD_STACK_BYTES=1' '^0 of 1 over budget' &&
+    edit_tags temporaries.json base.json 'p["stacks"].update(bytes=1, depth=4, list=[{"temporaries": 2}, {"temporaries": 3}])' &&
+    ends 1 --budget temporaries.budget temporaries.json &&
+    says "$out/said" '^over budget: counts temporaries: budget 1, found 5, over by 4$'
+verdict $? 'temporary blocks have a budget where every alloc has a stack' "$out/said"
+
+# -- what a person wrote --
+
+cat >"$out/edited.budget" <<'END_'
+{"schema": "memlord-budget/1", "tolerance": 3, "note": "ask Ada before you raise this", "program": "app",
+ "devices": {"cpu": "8 MiB"}, "tags": {"kv on cpu": null, "weights on cpu": 1048576, "away on cpu": 7},
+ "counts": {"allocs": 0}}
+END_
+ends 0 --accept edited.budget now.json && says "$out/said" '^raised: tag weights on cpu: 1 MiB -> 2 MiB$' \
+    '^raised: counts allocs: 0 -> [1-9]' '^added: tag @w on cuda:0: 3 KiB$' '^added: device cuda:0: 3 KiB$' \
+    '^edited.budget: 2 raised, 4 added, 3 kept$' && ! grep -q 'added: tag kv\|scope' "$out/said" &&
+    python3 - "$out/edited.budget" >"$out/why" 2>&1 <<'PY'
+import json, sys
+b = json.load(open(sys.argv[1]))
+assert b["tolerance"] == 3 and b["note"] == "ask Ada before you raise this", b
+assert b["devices"] == {"cpu": "8 MiB", "cuda:0": 3072}, b
+assert b["tags"]["kv on cpu"] is None and b["tags"]["away on cpu"] == 7 and b["tags"]["weights on cpu"] == 2 << 20, b
+assert sorted(b) == ["counts", "devices", "note", "program", "schema", "tags", "tolerance"], b
+PY
+verdict $? '--accept raises what was passed, keeps what a person wrote, and says what it changed' "$out/said"
+
+ends 0 --accept edited.budget --tolerance 5 now.json &&
+    says "$out/said" '^tolerance: 3 % -> 5 %$' '^edited.budget: 0 raised, 0 added, 9 kept$' &&
+    [ ! -e "$out/edited.budget.tmp" ]
+verdict $? 'and a second time there is nothing left to raise' "$out/said"
+
+edit_tags other.json base.json 'p["metadata"]["program"] = "/usr/bin/other"'
+cp "$out/edited.budget" "$out/kept.budget"
+ends 2 --budget edited.budget other.json &&
+    says "$out/said" '^diff: edited.budget is the budget of app, and other.json is of other$' &&
+    ends 2 --accept edited.budget other.json && cmp "$out/kept.budget" "$out/edited.budget" >>"$out/said" 2>&1 &&
+    write strange.budget '"tags": {"somebody on cpu": 1}' && ends 2 --budget strange.budget base.json &&
+    says "$out/said" 'no tag, scope or site in it is in base.json: of another program?$'
+verdict $? 'the budget of another program is refused, and stays as it is' "$out/said"
+
+for wrong in '"leaks": {"byte": 0}' '"counts": {"frees": 0}' '"tag": {}' '"sites": 7' '"leaks": {"bytes": true}'; do
+    write wrong.budget "\"tags\": {\"kv on cpu\": 1}, $wrong" && cp "$out/wrong.budget" "$out/kept.budget"
+    ends 2 --budget wrong.budget base.json && says "$out/said" '^diff: wrong.budget: ' &&
+        ends 2 --accept wrong.budget base.json && cmp "$out/kept.budget" "$out/wrong.budget" >>"$out/said" 2>&1 || break
+    wrong=
+done
+[ -z "$wrong" ]
+verdict $? "an unknown key of a budget is said, and nothing is written${wrong:+: $wrong}" "$out/said"
+
+# -- for GitHub --
+
+edit_tags hostile.json now.json '
+t["weights"]["tag"] = "a|b`c`<script>@you $x$ :smile: [l](u) *b* _i_ \\ www.x.org https://x ~~ &amp; \n| x |\n# h" + "z" * 5000
+p["sites"][0]["site"]["file"] = "a%0A::error::b,c:d\r\n::error::e.c"'
+ends 0 --markdown base.json hostile.json 2>/dev/null && ends 1 --markdown --budget budget.json base.json hostile.json
+python3 - "$out/said" >"$out/why" 2>&1 <<'PY'
+import html, re, sys
+text = re.sub("^diff: .*\n", "", open(sys.argv[1]).read(), flags=re.M)
+assert "<code>cpu</code> | 1 MiB | 2 MiB | 1023 KiB |" in text, text
+assert re.search(r"^\*\*Memory\.\*\* Live bytes grew by 1022\.99 KiB\. The largest change by site: ", text, re.M), text
+assert "\n- <code>tag &#39;old on cpu&#39; is in the budget alone</code>\n" in text, text
+widths = [line.count("|") for line in text.split("\n") if line.startswith("|")]
+assert set(widths) == {5, 9} and not re.search(r"[`@$\[\]\\~]|&(?!#\d+;)", text), text
+assert not re.search("<(?!/?code>|br>)", text) and max(map(len, text.split("\n"))) < 3000, text
+assert "a|b`c`<script>@you $x$ :smile: [l](u) *b* _i_ \\ www.x.org https://x" in html.unescape(text)
+PY
+verdict $? '--markdown is tables, which no name can break' "$out/why"
+
+ends 1 --github --budget budget.json base.json hostile.json &&
+    says "$out/said" '^::error file=a%250A%3A%3Aerror%3A%3Ab%2Cc%3Ad�0d�0a%3A%3Aerror%3A%3Ae.c,line=7,title=Memory::over budget: device cpu: budget 1 MiB' \
+        '^::warning file=a%250A.*,line=7,title=Memory::work a%250A::error::b.*: live +2 MiB, now 2 MiB$' \
+        '^over budget: device cpu: ' && ! grep '^::' "$out/said" | grep -qv '^::\(error\|warning\) file=a%250A' &&
+    (GITHUB_WORKSPACE=$out/src && export GITHUB_WORKSPACE &&
+        edit_tags placed.json now.json 'p["sites"][0]["site"]["file"] = sys.argv[1] + "/src/lib/app.c"' &&
+        ends 0 --github base.json placed.json && says "$out/said" '^::warning file=lib/app.c,line=7,title=Memory::')
+verdict $? '--github says it at the file and line, and no name makes another command' "$out/said"
 
 # -- peaks that are not exact --
 
@@ -392,10 +492,10 @@ ends 2 --accept loose.budget --tolerance 5% loose.json && [ ! -e "$out/loose.bud
 verdict $? 'no budget is written that is finer than the peaks are known' "$out/said"
 
 ends 0 --accept exact.budget --tolerance 5% exact.json && ends 0 --budget exact.budget exact.json &&
-    says "$out/said" '^0 of 2 peaks over budget, tolerance 5 %$' &&
+    says "$out/said" '^0 of 4 over budget, tolerance 5 %$' &&
     ends 2 --budget exact.budget loose.json &&
     says "$out/said" '^diff: device cpu: its peak may be low by 4 KiB, but the tolerance of 5 % is 3 KiB: .*--tolerance 7%$' \
-        '^0 of 2 peaks over budget, tolerance 5 %; 2 not checked: it is finer than the profile$' &&
+        '^0 of 4 over budget, tolerance 5 %; 2 not checked: it is finer than the profile$' &&
     ends 0 --budget exact.budget --tolerance 8 loose.json
 verdict $? 'a budget that is finer is refused, and the status is 2' "$out/said"
 
@@ -467,8 +567,8 @@ edit old.json 'del p["scopes"]; [s.pop("peak_bytes") for s in p["sites"]]; del p
 cp tests/compare/0.4.json "$out"
 goes_on 'a profile of 0.4 is compared, and what it lacks is said' 0.4.json \
     '0.4.json: written by MemLord 0.4.1: it has no verdicts and no places of mistakes' \
-    ' 2 MiB  *+1 MiB  *2 MiB  *+1 MiB  *-  *-  *weights on cpu$' ' 2.01 MiB  *+1 MiB  *-  *-  *-  *-  *work app.c:7$'
-ends 0 --accept old.budget 0.4.json && ends 0 --budget old.budget 0.4.json && says "$out/said" '^0 of 5 peaks over budget' &&
+    ' 2 MiB  *+1 MiB  *+100 %  *2 MiB  *+1 MiB  *-  *-  *weights on cpu$' ' 2.01 MiB  *+1 MiB  *+99.8 %  *-  *-  *-  *-  *work app.c:7$'
+ends 0 --accept old.budget 0.4.json && ends 0 --budget old.budget 0.4.json && says "$out/said" '^0 of 7 over budget' &&
     ends 1 --budget old.budget now.json && says "$out/said" '^over budget: tag weights on cpu: budget 1 MiB, found 2 MiB'
 verdict $? 'and has a budget, which a later profile is checked against' "$out/said"
 goes_on 'an older profile is compared as far as its keys go' old.json "no key 'scopes': not compared" \
@@ -544,7 +644,7 @@ verdict $? "a bad budget is refused${budget:+: $budget}" "$out/said"
 for wrong in '' now.json 'a b c' '- -' '--top now.json' '--top 0 a b' '--top x a b' '--by all a b' '--by total a b' \
     '--tolerance -1 a b' '--tolerance x a b' '--tolerance 2000 a b' '--tolerance 5x a b' '--what a b' \
     'a b --budget' '--budget x --accept y a' '--json a' \
-    '--json --budget x a b'; do
+    '--json --budget x a b' '--json --markdown a b' '--github --accept x a'; do
     # shellcheck disable=SC2086 # arguments
     ends 2 $wrong && says "$out/said" '^usage: diff' || break
     wrong=ok

@@ -152,6 +152,27 @@ preloaded env MEMLORD_REPORT="$out/every.folded" MEMLORD_STACK_BYTES=1 "$out/sta
     ! grep -q libmemlord_preload "$out/every.folded"
 verdict $? 'FOLDED has them too, and no frame of the library'
 
+python=$(python3 -c "import sys; print(sys.executable)") # python3 itself may be a shell script
+cat >"$out/curve.py" <<'PY'
+import os, time
+kept = []
+for i in range(60):
+    kept.append(bytearray(1 << 20))
+    time.sleep(0.02)
+print(len(os.listdir("/proc/self/task")))
+os._exit(0)
+PY
+preloaded env MEMLORD_REPORT="$out/curve.json" "$python" -S "$out/curve.py" && [ "$(cat "$out/said")" = 1 ] && holds curve '
+40 < len(report["snapshots"]) <= 256
+report["metadata"]["own_bytes"] < 4 << 20
+max(s["total_bytes"] for s in report["snapshots"]) > 60 << 20
+report["growth"]["fastest"][0]["snapshots"] > 30
+"grows by " in [v["parts"][0]["text"] for v in report["verdicts"] if v["kind"] == "growth"][0]'
+verdict $? 'a report has what was live over time, without a thread, and says what grows'
+preloaded env MEMLORD_REPORT="$out/curve.json" MEMLORD_SNAPSHOTS=0 "$python" -S "$out/curve.py" &&
+    holds curve 'report["snapshots"] == []'
+verdict $? 'MEMLORD_SNAPSHOTS=0 draws no curve'
+
 preloaded env MEMLORD_REPORT="$out/sample.json" "$out/stacks" chain && holds sample "
 report['stacks']['bytes'] == 524288
 total['allocs'] == 100000 and total['allocated'] == 5 * 10**7
@@ -194,7 +215,28 @@ preloaded env MEMLORD_REPORT="$out/none.json" MEMLORD_STACK_DEPTH=0 "$out/stacks
 max([0] + [len(frames(t)) for t in totals if frames(t)[0] != '[cut: deeper]']) <= 5"
 verdict $? 'MEMLORD_STACK_DEPTH bounds them, a stack that is cut says so, and 0 turns them off'
 
-# -- unwinders that fail --
+# -- libunwind, and unwinders that fail --
+
+# A libunwind without functions.
+mkdir -p "$out/empty" && echo | c -fPIC -shared -x c - -o "$out/empty/libunwind.so.8" || exit 1
+
+name='stacks go through code that was made at run time by default'
+if [ "$(uname -m)" != x86_64 ]; then
+    skip "$name" 'libunwind is used on x86-64'
+elif [ -z "$(library libunwind.so.8)" ]; then
+    skip "$name" 'no libunwind.so.8'
+else
+    preloaded env MEMLORD_REPORT="$out/made.json" "$out/stacks" made && holds made "
+sum(t['samples'] for t in totals) > 100 and not labels
+{('main' in frames(t), frames(t)[-1]) for t in totals} == {(True, 'my_alloc')}"
+    verdict $? "$name"
+fi
+
+preloaded env LD_LIBRARY_PATH="$out/empty" MEMLORD_REPORT="$out/made.json" "$out/stacks" made && holds made "
+sum(t['samples'] for t in totals) > 100 and not labels
+{frames(t)[0][:5] for t in totals} <= {'main', '[cut:', '_start'}
+{frames(t)[-1] for t in totals} == {'my_alloc'}"
+verdict $? 'without libunwind the unwinder of libgcc takes them, and says where it ends'
 
 name='an unwinder that crashes or hangs takes its stack with it, and not the program'
 if [ "$(uname -m)" != x86_64 ]; then
@@ -205,7 +247,7 @@ else
     for how in crash hang ''; do
         [ -n "$how" ] || break
         preloaded env LD_LIBRARY_PATH="$out/fake" FAKE_UNWINDER=$how MEMLORD_REPORT="$out/$how.json" \
-            MEMLORD_STACK_BYTES=60000 "$out/stacks" chain && holds $how "
+            "$out/stacks" chain && holds $how "
 labels == 'stacks are missing: an unwinder crashed or hung'
 total['allocs'] == 100000 and total['allocated'] == 5 * 10**7
 sum(t['samples'] for t in totals if len(frames(t)) > 16) > 50" || break
@@ -214,15 +256,20 @@ sum(t['samples'] for t in totals if len(frames(t)) > 16) > 50" || break
     verdict $? "$name"
 fi
 
-for bytes in 1 ''; do
-    kind=
+for way in 'with every stack ' 'with the unwinder of libgcc ' ''; do
+    kind= bytes= libraries=
+    case $way in
+    *every*) bytes=1 ;;
+    *libgcc*) libraries=$out/empty ;;
+    esac
     for kind in deep thread fibre signal rbp files loader forks vforks; do
-        preloaded env MEMLORD_STACK_BYTES=$bytes MEMLORD_REPORT="$out/$kind.json" "$out/stacks" $kind &&
+        preloaded env MEMLORD_STACK_BYTES=$bytes LD_LIBRARY_PATH="$libraries" MEMLORD_REPORT="$out/$kind.json" \
+            "$out/stacks" $kind &&
             holds $kind "total['frees'] <= total['allocs'] and total['unknown_frees'] == 0" || break
         kind=
     done
     [ -z "$kind" ]
-    verdict $? "${bytes:+with every stack }deep and small stacks, fibres, a signal's, wild frame pointers, \
+    verdict $? "${way}deep and small stacks, fibres, a signal's, wild frame pointers, \
 files, forks, vforks and locks of the loader come through${kind:+, but for $kind}"
     [ -z "$bytes" ] || cp "$out/deep.json" "$out/recursion.json"
     [ -z "$bytes" ] || cp "$out/signal.json" "$out/frames.json"
@@ -241,6 +288,23 @@ verdict $? 'a stack on an alternate stack goes through the frame of the signal t
 
 holds vforks 'total["frees"] == 200 and total["allocs"] == 201'
 verdict $? 'what a child of vfork allocates is in the books of its parent, and it writes no report'
+
+# The ratio is 6 to 14, and 50 where the threads keep their priority.
+cat >"$out/spin.py" <<'PY'
+import os, subprocess, sys, time
+os.environ["LD_PRELOAD"] = sys.argv[2]
+def ns_of_end(threads):
+    said = subprocess.run([sys.argv[1], str(threads)], capture_output=True, text=True, timeout=50)
+    return time.monotonic_ns() - int(said.stdout)
+least = [min(ns_of_end(threads) for i in range(4)) for threads in (0, 64)]
+print("%d and %d ns" % tuple(least))
+assert least[1] < 25 * least[0]
+PY
+c tests/preload/spin.c -o "$out/spin" &&
+    MEMLORD_SYMBOLS=0 MEMLORD_STACK_BYTES=1 MEMLORD_REPORT="$out/spin.json" \
+        python3 "$out/spin.py" "$out/spin" "$so" >"$why" 2>&1 &&
+    holds spin 'len(report["sites"]) > 1000'
+verdict $? 'sixty-four threads that compute do not hold up the report'
 
 # -- what is left out --
 
@@ -267,11 +331,13 @@ verdict $? 'and finds functions that only the symbol table of the file has'
 cat >"$out/own.c" <<'C'
 #include <stddef.h>
 #include <string.h>
-static char room[1 << 20];
+static char room[1 << 20] __attribute__((aligned(16)));
 static size_t used;
 void *malloc(size_t size) {
-    used += (size + 15) / 16 * 16;
-    return used < sizeof room ? room + used : NULL;
+    const size_t at = used, taken = (size + 15) / 16 * 16;
+    if (taken > sizeof room - used) return NULL;
+    used += taken;
+    return room + at;
 }
 void free(void *ptr) { (void)ptr; }
 void *calloc(size_t n, size_t size) { return malloc(n * size); }

@@ -141,6 +141,35 @@ ls "$out"/multiprocessing.*.json 2>/dev/null | wc -l >"$out/said"
 [ "$(cat "$out/said")" -ge 4 ]
 verdict $? 'the workers of multiprocessing leave reports'
 
+# The Buffers of node are allocated by functions that node compiles as it runs. Their stacks go to the
+# root, and the perf map that node writes names the functions.
+name='stacks go through the JavaScript of node to main, and the perf map names it'
+if ! command -v node >/dev/null || [ "$(uname -m)" != x86_64 ]; then
+    skip "$name" 'no node, or libunwind is not used'
+else
+    cat >"$out/buffers.js" <<'END'
+function take(n) { return Buffer.allocUnsafeSlow(n); }
+function hot() { const kept = []; for (let i = 0; i < 3000; i++) kept.push(take(20000)); return kept.length; }
+let sum = 0;
+for (let i = 0; i < 20; i++) sum += hot();
+console.log(sum);
+END
+    # node leaves a log in its directory.
+    (cd "$out" && MEMLORD_SYMBOLS=0 preloaded "$out/buffers.json" node --perf-basic-prof buffers.js) >"$out/said" 2>&1 &&
+        build/symbolize "$out/buffers.json" -o "$out/named.json" 2>"$out/said" &&
+        python3 - "$out/named.json" >"$out/said" 2>&1 <<'END'
+import json, os, sys
+report = json.load(open(sys.argv[1]))
+os.unlink("/tmp/perf-%d.map" % report["metadata"]["pid"])
+top = max(report["stacks"]["list"], key=lambda s: s["alloc_bytes"])
+names = [report["stacks"]["frames"][n]["site"]["function"] for n in top["frames"]]
+print(top["alloc_bytes"], *names, sep="\n")
+assert top["alloc_bytes"] > 5e8 and len(names) >= 20
+assert names[-1] == "_start" and any("hot " in n for n in names if n.startswith("JS:"))
+END
+    verdict $? "$name"
+fi
+
 # A server: started, asked once, told to end; then it has left a report whose names are right.
 server() { # NAME ASK COMMAND...
     name=$1 ask=$2

@@ -1,13 +1,13 @@
 #!/bin/sh
 # tests/readme.sh: README's programs, fragments and commands work as they stand there, and so do those
-# of the guide, examples/README.md; the targets of make that they name exist, and so do the tests that
-# tests/FEATURES.md names. Speaks TAP.
+# of the guides in examples/; the targets of make that they name exist, the links of all lead to a file
+# and a heading, and so do the tests that tests/FEATURES.md names. README has at most 14 kB. Speaks TAP.
 #
 # A ```c block with main is a program. Another is a fragment: what stands before a line of ... is
 # outside a function and the rest inside, or all of it if there is no such line; (...) stands for
 # arguments. A ```cpp block is inside a function. A ```sh block runs in a copy of this tree, where the files it reads are made first.
 #
-# The guide's commands run one after the other in another copy. A block of it that begins with the name
+# The commands of the guide of ways in, examples/README.md, run one after the other in another copy. A block of it that begins with the name
 # of a file is that file; a recipe is only compiled. A block without a language is what the commands
 # before it say, but for numbers.
 set -u
@@ -17,15 +17,16 @@ out=$PWD/build/readme
 rm -rf "$out"
 mkdir -p "$out"
 # -Wno-unused: a fragment need not use all it shows
+texts='README.md examples/embedding.md examples/limits.md examples/reports.md examples/cuda.md'
 cc="${CC:-gcc} -std=gnu99 -Wall -Wextra -Wno-unused -Wno-missing-field-initializers -Werror -pthread -I$PWD"
 
 awk -v out="$out" '
     /^```(c|cpp|sh)$/ { kind = substr($0, 4); file = sprintf("%s/%02d.%s", out, ++n, kind); line = NR; next }
     /^```$/ && file { close(file); file = ""; next }
     file { print >file }
-    /^## / { heading = substr($0, 4) }
+    /^## / { heading = FILENAME ", " substr($0, 4) }
     file && !(file in named) { named[file] = 1; print file "\t" heading >(out "/list") }
-' README.md
+' $texts
 
 fragment() { # FILE: as a whole program
     outside='/^\.\.\.$/ { rest = 1; next } !rest'
@@ -90,17 +91,17 @@ while IFS='	' read -r file heading; do
     case $file in *.c) ;; *) continue ;; esac
     if grep -q 'main(void)' "$file"; then
         program "$file" >"$file.why" 2>&1 && grep -q kv_cache "$file.why"
-        verdict $? "README, $heading: the program builds, runs and reports" "$file.why"
+        verdict $? "$heading: the program builds, runs and reports" "$file.why"
         cp "$file" "$out/01.c.app"
     elif grep -q MEMLORD_CUDA "$file"; then
         fragment "$file" >"$file.whole.c"
         $cc -isystem "${CUDA_HOME:-/nonexistent}/include" -isystem tests/fake_cuda/include \
             -c "$file.whole.c" -o "$file.out" >"$file.why" 2>&1
-        verdict $? "README, $heading: the fragment builds" "$file.why"
+        verdict $? "$heading: the fragment builds" "$file.why"
     else
         fragment "$file" >"$file.whole.c"
         $cc "$file.whole.c" "$memlord" -o "$file.out" >"$file.why" 2>&1 && (cd "$out" && "$file.out") >>"$file.why" 2>&1
-        verdict $? "README, $heading: the fragment builds and runs" "$file.why"
+        verdict $? "$heading: the fragment builds and runs" "$file.why"
     fi
 done <"$out/list"
 
@@ -109,7 +110,7 @@ while IFS='	' read -r file heading; do
     in_cpp "$file" >"$file.whole.cpp"
     ${CXX:-g++} -std=c++17 -Wall -Wextra -Wno-unused -Werror -I"$PWD" "$file.whole.cpp" "$memlord" -o "$file.out" -pthread \
         >"$file.why" 2>&1 && "$file.out" >>"$file.why" 2>&1
-    verdict $? "README, $heading: the fragment of C++ builds and runs" "$file.why"
+    verdict $? "$heading: the fragment of C++ builds and runs" "$file.why"
 done <"$out/list"
 
 # -- commands --
@@ -120,7 +121,7 @@ sandbox >"$out/sandbox.why" 2>&1 || verdict 1 'README: a copy of the tree to run
 while IFS='	' read -r file heading; do
     case $file in *.sh) ;; *) continue ;; esac
     commands "$file" >"$file.why" 2>&1
-    verdict $? "README, $heading: its commands run" "$file.why"
+    verdict $? "$heading: its commands run" "$file.why"
 done <"$out/list"
 ls "$out"/tree/heap.*.json >"$out/heap" 2>&1 && grep -q '^MemLord ' "$out"/*.sh.why
 verdict $? 'README: its commands leave the reports that they ask for' "$out/heap"
@@ -129,11 +130,20 @@ grep -q '[1-9] c$' "$out/kinds" && grep -q '[1-9] cpp$' "$out/kinds" && grep -q 
 verdict $? 'README has programs and commands to run' "$out/kinds"
 
 # Those in code, wherever they stand: `make ...`, or a line of a block.
-for target in $(cat README.md examples/README.md | grep -oE '(`|^)make [a-z-]+' | sed 's/.*make //' |
+for target in $(cat $texts examples/README.md | grep -oE '(`|^)make [a-z-]+' | sed 's/.*make //' |
     grep -v '^build$' | sort -u); do
     grep -qE "^([a-z-]+ )*$target( [a-z-]+)*:" Makefile 2>"$out/target.why"
     verdict $? "README: make $target is a target" "$out/target.why"
 done
+
+[ "$(wc -c <README.md)" -le 14000 ]
+verdict $? 'README has at most 14 kB'
+for text in *.md */*.md */*/*.md; do
+    case $text in build/* | */\**) continue ;; esac
+    python3 tests/links.py "$text"
+done >"$out/links.why" 2>&1
+[ ! -s "$out/links.why" ]
+verdict $? 'each link of a text leads to a file of this tree, and to a heading of it' "$out/links.why"
 
 # -- the guide --
 

@@ -283,17 +283,18 @@ static void a_sample_inside_a_sample_is_refused(void **state) {
     assert_int_equal(capacity_of(t->lord, cuda(0)).total, 1000);
 }
 
-/* A source that is inside a sample of cuda:0 until the gate opens. */
+/* A source that is inside a sample of one cuda device until the gate opens. */
 typedef struct slow_source {
     memlord *lord;
     test_gate gate;
-    int left; /* the source has returned */
+    int32_t index; /* of that device */
+    int left;      /* the source has returned */
     int calling, left_at_return;
 } slow_source;
 
 static int ask_slowly(void *user, memlord_device device, memlord_capacity *out) {
     slow_source *s = (slow_source *)user;
-    if (!device.index) test_gate_pass(&s->gate);
+    if (device.index == s->index) test_gate_pass(&s->gate);
     out->total = 1000;
     __atomic_store_n(&s->left, 1, __ATOMIC_SEQ_CST);
     return 0;
@@ -301,7 +302,7 @@ static int ask_slowly(void *user, memlord_device device, memlord_capacity *out) 
 
 static void *sample_slowly(void *user) {
     slow_source *s = (slow_source *)user;
-    memlord_capacity_sample(s->lord, memlord_device_cuda(0));
+    memlord_capacity_sample(s->lord, cuda(s->index));
     return NULL;
 }
 
@@ -315,7 +316,7 @@ static void *take_the_source_away(void *user) {
 
 static void a_slow_source_keeps_others_waiting_for_nothing(void **state) {
     test_case *t = (test_case *)*state;
-    slow_source s = {NULL, TEST_GATE, 0, 0, 0};
+    slow_source s = {NULL, TEST_GATE, 0, 0, 0, 0};
     pthread_t thread;
     s.lord = t->lord;
     assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, ask_slowly, &s));
@@ -333,7 +334,7 @@ static void a_slow_source_keeps_others_waiting_for_nothing(void **state) {
 
 static void taking_a_source_away_waits_for_its_call(void **state) {
     test_case *t = (test_case *)*state;
-    slow_source s = {NULL, TEST_GATE, 0, 0, 0};
+    slow_source s = {NULL, TEST_GATE, 0, 0, 0, 0};
     pthread_t asker, taker;
     int i;
     s.lord = t->lord;
@@ -348,6 +349,36 @@ static void taking_a_source_away_waits_for_its_call(void **state) {
     assert_int_equal(pthread_join(taker, NULL), 0);
     assert_int_equal(s.left_at_return, 1);
     assert_int_equal(capacity_of(t->lord, cuda(0)).known, 0); /* nor does it come in late */
+}
+
+static void *set_the_source(void *user) {
+    slow_source *s = (slow_source *)user;
+    memlord_capacity_source_set(s->lord, MEMLORD_DEVICE_CUDA, ask_slowly, s);
+    return NULL;
+}
+
+static void setting_a_source_waits_for_no_call_of_the_new_one(void **state) {
+    test_case *t = (test_case *)*state;
+    slow_source old = {NULL, TEST_GATE, 0, 0, 0, 0}, next = {NULL, TEST_GATE, 1, 0, 0, 0};
+    pthread_t old_asker, next_asker, setter;
+    old.lord = next.lord = t->lord;
+    grow(t, cuda(0), 100);
+    grow(t, cuda(1), 100);
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, ask_slowly, &old));
+    assert_int_equal(pthread_create(&old_asker, NULL, sample_slowly, &old), 0);
+    assert_true(test_gate_came(&old.gate, 1));
+    assert_int_equal(pthread_create(&setter, NULL, set_the_source, &next), 0);
+    while (!__atomic_load_n(&next.left, __ATOMIC_SEQ_CST)) /* not yet set */
+        assert_ok(memlord_capacity_sample(t->lord, cuda(2)));
+    assert_int_equal(pthread_create(&next_asker, NULL, sample_slowly, &next), 0);
+    assert_true(test_gate_came(&next.gate, 1));
+    test_gate_open(&old.gate); /* the setter has waited for this call, and waits for no other */
+    assert_int_equal(pthread_join(old_asker, NULL), 0);
+    assert_int_equal(pthread_join(setter, NULL), 0);
+    test_gate_open(&next.gate);
+    assert_int_equal(pthread_join(next_asker, NULL), 0);
+    assert_int_equal(capacity_of(t->lord, cuda(0)).known, 0); /* what the old source said */
+    assert_int_equal(capacity_of(t->lord, cuda(1)).total, 1000);
 }
 
 static int take_myself_away(void *user, memlord_device device, memlord_capacity *out) {
@@ -723,7 +754,7 @@ static void all_who_read_a_capacity_say_the_same(void **state) {
     assert_int_equal(json_u64(text, "capacity[0].unaccounted"), 100 * MIB);
     free(text);
     text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
-    assert_non_null(strstr(text, "1000 MiB     950 MiB      50 MiB     850 MiB"));
+    assert_non_null(strstr(text, "1000 MiB      50 MiB     850 MiB"));
     assert_non_null(strstr(text, "cuda:0: total 1000 MiB = free 50 MiB + self 850 MiB "));
     free(text);
     text = report_of(t->lord, MEMLORD_FORMAT_PROMETHEUS);
@@ -1882,6 +1913,7 @@ int main(void) {
         TEST_FAKES(a_sample_inside_a_sample_is_refused),
         TEST_FAKES(a_slow_source_keeps_others_waiting_for_nothing),
         TEST_FAKES(taking_a_source_away_waits_for_its_call),
+        TEST_FAKES(setting_a_source_waits_for_no_call_of_the_new_one),
         TEST_FAKES(a_source_may_take_itself_away),
         TEST_FAKES(nobody_reads_half_a_sample),
         TEST_FAKES(cpu_pinned_and_mapped_are_one_physical_device),

@@ -285,6 +285,24 @@ static void after_a_reset_of_another_thread_the_peak_is_exact_again(void **state
     assert_in_range(stats_of(lord, cpu()).peak_error, 1, 8192);
 }
 
+static void after_a_peak_reset_the_error_goes_by_the_new_peak(void **state) {
+    memlord *lord = test_lord(state);
+    stair worker = {NULL, 1 << 24, 64, 1 << 20};
+    memlord_stats s;
+    worker.lord = lord;
+    climb_tagged(&worker);
+    on_another_thread(descend, &worker);
+    assert_true(stats_of(lord, cpu()).peak_error > 8192);
+    memlord_peak_reset(lord, all());
+    assert_in_range(stats_of(lord, cpu()).peak_error, 1, 8192);
+    worker.bytes = 1000;
+    climb_tagged(&worker);
+    s = stats_of(lord, cpu());
+    assert_true(s.peak <= 64000);
+    assert_true(s.peak + s.peak_error >= 64000);
+    assert_in_range(s.peak_error, 0, 8192);
+}
+
 /* A thread that has had 20 MiB when the peak is reset, and climbs to 60,000 bytes after it, on keys
    that it has used, so that the map does not grow. */
 typedef struct climber {
@@ -679,6 +697,7 @@ int main(void) {
         TEST(so_it_is_of_small_blocks),
         TEST(what_one_thread_had_stays_in_the_peak_when_another_comes),
         TEST(after_a_reset_of_another_thread_the_peak_is_exact_again),
+        TEST(after_a_peak_reset_the_error_goes_by_the_new_peak),
         TEST(after_a_reset_the_peak_has_what_threads_climb_to),
         TEST(threads_may_come_while_others_allocate),
         TEST(nor_by_more_after_a_reset_on_another_thread),

@@ -295,6 +295,30 @@ static void a_forked_child_of_an_exact_ledger_agrees(void **state) {
     forked_children_agree(MEMLORD_FLAG_EXACT);
 }
 
+/* Each tag is a row that the verification may not have counted when it began. */
+static void *make_rows(void *user) {
+    churn *c = (churn *)user;
+    uint64_t i;
+    char name[32];
+    for (i = 1; i <= 20000; i++) {
+        (void)snprintf(name, sizeof name, "tag %u", (unsigned)i);
+        (void)memlord_tag_begin(c->lord, name);
+        (void)memlord_alloc(c->lord, cpu(), i * 64, 8, NULL);
+        memlord_tag_end(c->lord);
+    }
+    __atomic_store_n(&c->stop, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+static void it_agrees_while_a_thread_makes_rows(void **state) {
+    churn c;
+    pthread_t thread;
+    memset(&c, 0, sizeof c);
+    c.lord = test_lord(state);
+    assert_int_equal(pthread_create(&thread, NULL, make_rows, &c), 0);
+    while (!__atomic_load_n(&c.stop, __ATOMIC_ACQUIRE)) assert_ok(memlord_verify(c.lord));
+    pthread_join(thread, NULL);
+}
+
 /* -- what does not agree -- */
 
 static void a_devices_counters_against_the_map(void **state) {
@@ -715,6 +739,7 @@ int main(void) {
         TEST_EXACT(a_map_that_grew_agrees),
         TEST(a_block_of_many_references_agrees),
         TEST_FILLED(blocks_that_another_thread_freed_agree),
+        TEST(it_agrees_while_a_thread_makes_rows),
         cmocka_unit_test(a_forked_child_agrees),
         cmocka_unit_test(a_forked_child_of_an_exact_ledger_agrees),
         TEST_FILLED(a_devices_counters_against_the_map),

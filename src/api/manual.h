@@ -217,19 +217,19 @@
         peak             highest `allocated` since create, reset or peak_reset. It is never too
                          high, and too low by at most peak_error. Calls that overlap count
                          as if one came after the other, in any order. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. After a
-                         reset by another thread it is 0 again from that thread's next call
-                         on. Otherwise each thread counts on its own, and adds its count to
-                         the peak from time to time. Busy threads hold back about 4 KiB
-                         together, or a 64th of the peak if that is more. Their parts do
-                         not grow again when some of them end. Threads
-                         that have been idle since other threads came can hold back
-                         more: with 8 threads twice as much. No thread holds back more than
-                         counter_batch. The same holds for tags. It holds for sites, too, but
-                         the first thread of a site may hold back a counter_batch. JSON has
-                         the peak_error of each tag and site. A reader of the peak, such as
-                         a report or a snapshot, raises it to the live bytes of that moment
-                         if these are more. The peak of a scope is exact on one device
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. If another
+                         thread resets the peak, it is 0 again from the next call of the
+                         recording thread on. Otherwise each thread counts on its own, and
+                         adds its count to the peak from time to time. Busy threads hold back
+                         about 4 KiB together, or a 64th of the peak if that is more. Their
+                         parts do not grow again when some of them end. Threads that have been
+                         idle since other threads came can hold back more: with 8 threads
+                         twice as much. No thread holds back more than counter_batch. The same
+                         holds for tags. It holds for sites, too, but the first thread of a
+                         site may hold back a counter_batch.
+                         JSON has the peak_error of each tag and site. A reader of the peak,
+                         such as a report or a snapshot, raises it to the live bytes of that
+                         moment if these are more. The peak of a scope is exact on one device
                          if no threads share the scope. On several devices it is an upper
                          bound: memlord_scope_export
         freed            bytes credited since the last collection or reset. The host has freed
@@ -245,9 +245,10 @@
     In a report's table of capacity, which lists physical devices:
 
         used             what the source says, plus what was recorded since its sample, less
-                         what was freed since: see memlord_capacity_source_set
+                         what was freed since: see memlord_capacity_source_set. In TEXT it is
+                         `total` less `free`
         self             live bytes of all devices that share it, without mapped files
-        this process     what else this process holds, as the source says: `context`, the free
+        process          what else this process holds, as the source says: `context`, the free
                          memory of pools, and what was not recorded
         others           the rest of `used`. If the source does not know this process's share,
                          `others` is all that is not self or context

@@ -1,4 +1,5 @@
 #include "books/counters.h"
+#include "os/system.h"
 #include "base/memory.h"
 #include "base/vectors.h"
 #include "books/map.h"
@@ -92,11 +93,22 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         mli_alert_bands_add(lord, 1);
 }
-/* Requests a band check after a publication that found `live` bytes, if a bound was reached, or if
-   the device's holders are to be noted again. */
+MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
+    mli_u64_store(&lord->counters.look_due, due);
+}
+/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the end
+   of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+static MLI_COLD int mli_look_is_due(memlord *lord) {
+    const uint64_t due = mli_u64_load(&lord->counters.look_due);
+    if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
+    return lord->clock.fn || mli_now() >= due;
+}
+/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands if a
+   bound was reached, of the device's holders if they are to be noted again, and of snapshots. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) || mli_mark_passed(w, &row->published))
+    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
+        mli_mark_passed(w, &row->published) || mli_look_is_due(lord))
         mli_check_request(lord, dev);
 }
 
@@ -157,6 +169,11 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
+/* Sets the limit of a cell, which is never 0 from then on. */
+static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
+    mli_u64_store(&cell->limit, limit - !limit);
+}
+
 /* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
    adds them to the peak, because the published bytes, the level of that cell and these bytes were
    live together. Requires: the caller holds the row's lock. */
@@ -164,16 +181,31 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
+/* Makes a cell of another thread publish at its next call, after a peak reset of its device. Until
+   then row->held has the bytes that it holds back, and publications of other cells add them to the
+   peak. The limit is below the base by twice these bytes and 1, so that the publication finds them:
+   see mli_cell_held. The thread may be in a call that has not read `special` again. A free of that
+   call publishes, too, because it lowers these bytes. */
+static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
+    row->held += holds;
+    mli_cell_limit_set(cell, base - 1 - 2 * holds);
+    mli_u64_store(mli_cell_next_check(cell), 0);
+    mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+}
+/* Returns the part of row->held that is of this cell. The halving also undoes what
+   mli_cell_limit_set does to a limit of 0. */
+static uint64_t mli_cell_held(const mli_cell *cell) {
+    const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
+    return (int64_t)below > 0 ? (below - 1) / 2 : 0;
+}
+
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     if (row->latest == cell)
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
-}
-
-/* Sets the limit of a cell, which is never 0 from then on. */
-static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
-    mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
@@ -197,9 +229,10 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_lock_take(&row->lock);
         if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
+        row->held -= mli_cell_held(cell);
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        live = published + level - base + mli_row_first_holds(row);
+        live = published + level - base + mli_row_first_holds(row) + row->held;
         mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
@@ -366,8 +399,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order; that of
-   `level` also pairs with mli_cell_count_free. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of `level`
+   also pairs with the releases of the calls that count: a reader that finds the level of a call also
+   finds what calls counted that had ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -390,8 +424,8 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
    with a batch can publish meanwhile, so the published bytes and what one cell holds back were live
    together. The levels of all cells may be of different moments: the thread of one cell may have
    freed before another one allocated. They were live together if a second pass finds the same sums,
-   because a call changes `out` before the level and `frees` after it. Without a batch the published
-   bytes are the live bytes. */
+   because a call changes `allocs` or `out` before the level. Without a batch the published bytes are
+   the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -462,22 +496,28 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    if (device) row->latest = NULL;
+    row->first = NULL;
+    row->slack = row->held = 0;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
+        uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* its high may be of before the reset: it publishes in any case */
-            mli_cell_limit_set(cell, mli_u64_load(&cell->base) - 1);
-            mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+        if (device && of != t) { /* the spans of its thread need its base and its high */
+            mli_cell_ask(of, row, cell);
             continue;
         }
-        mli_cell_limit_set(cell, mli_u64_load(&cell->level));
+        level = mli_u64_load(&cell->level);
+        holds = level - mli_u64_load(&cell->base);
         if (device) {
             mli_span_note_high(lord, number, cell);
-            row->latest = cell;
+            mli_spans_share(t, number, holds, mli_cell_above(row, cell));
         }
-        mli_u64_store(&cell->high, mli_u64_load(&cell->level));
+        mli_u64_store(&row->published, mli_u64_load(&row->published) + holds);
+        mli_u64_store(&cell->base, level);
+        mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level);
     }
+    row->latest = device ? mli_cell_at(t, book, number) : row->latest;
     mli_lock_drop(&row->lock);
 }
 
@@ -531,11 +571,14 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. */
+   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the epoch
+   changes with the rows of devices, all of which it takes at once: a free counts in both or in
+   none. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
     for (; first < end; first++) mli_row_reset(lord, t, book, first);
+    if (book == MLI_BOOK_DEVICE) (void)mli_u64_add(&lord->counters.epoch, 1);
     mli_map_thaw(lord);
     return end;
 }
@@ -543,9 +586,11 @@ static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i;
-    for (book = 0; book < MLI_BOOKS; book++)
-        for (i = 1; i < mli_row_count(lord, book);) i = mli_rows_reset(lord, t, book, i);
-    (void)mli_u64_add(&lord->counters.epoch, 1);
+    for (book = 0; book < MLI_BOOKS; book++) {
+        i = 1;
+        do i = mli_rows_reset(lord, t, book, i);
+        while (i < mli_row_count(lord, book));
+    }
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);

@@ -49,7 +49,7 @@ static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) 
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
-    mli_u64_store(&cell->level, level);
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
 /* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
@@ -58,7 +58,7 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
-    mli_u64_store_release(&cell->level, level);
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
 /* Returns the word of a device's cell that says when the thread requests its next band check: at a
@@ -84,8 +84,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
-                      latest and cells */
+    mli_lock lock; /* guards at_reset, first, slack and held; if the ledger has a batch, also
+                      published, latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
@@ -100,7 +100,9 @@ typedef struct mli_row {
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
                               first has not published again since; otherwise NULL */
-    uint64_t slack;        /* the highest value of mli_row_slack so far */
+    uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
+    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
+                              these have not been published since */
     struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
@@ -196,6 +198,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
+
+/* Sets counters.look_due. */
+MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);

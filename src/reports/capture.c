@@ -450,6 +450,16 @@ static MLI_COLD void mli_report_mistakes(mli_report *r) {
     r->mistakes_more = mli_anomalies_left_out(r->lord);
 }
 
+/* Follows devices, tags and sites over the snapshots, and finds what grows. */
+static MLI_COLD void mli_report_series(mli_report *r) {
+    uint32_t dev;
+    mli_series_collect(&r->series, r->snapshot, r->snapshots);
+    for (dev = 1; dev <= r->devices; dev++) {
+        const mli_phys_line *phys = mli_report_phys(r, dev);
+        mli_series_fit(&r->series, dev, phys && phys->total != UINT64_MAX ? phys->total : 0);
+    }
+}
+
 /* Allocates the lists that have a line for each device. Without memory the report has no
    devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
@@ -504,6 +514,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_tags(r);
     mli_report_scopes(r);
     if (!r->whole) return;
+    mli_report_series(r);
     mli_report_mistakes(r);
     mli_report_sites(r);
     mli_report_stacks(r);

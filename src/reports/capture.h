@@ -17,6 +17,7 @@
 #include "services/joint.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
+#include "reports/growth.h"
 #include "reports/leaks.h"
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
@@ -142,6 +143,7 @@ typedef struct mli_report {
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
+    mli_series_list series; /* the tags and sites of these snapshots, and what grows */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */

@@ -21,7 +21,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     r->out.html = 1;
     mli_text_process(r, r->o, 0);
     mli_put_str(r->o, "\n");
-    mli_text_verdicts(r);
+    (void)mli_text_verdicts(r, 0, SIZE_MAX);
     mli_text_devices(r, r->devices);
     r->out.html = 0;
     r->out.name_max = 0;

@@ -22,6 +22,7 @@
 #include "services/snapshots.h"
 #include "reports/answers.h"
 #include "reports/callers.h"
+#include "reports/growth.h"
 #include "reports/leaks.h"
 
 typedef struct mli_json_writer {
@@ -498,6 +499,45 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes "device":..., and what a series is of: its tag, its site or, for a device, neither. */
+static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
+    mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
+    if (s->book == MLI_BOOK_TAG)
+        mli_jsonf(r->o, ",'tag':%s",
+                  s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject : NULL);
+    if (s->book == MLI_BOOK_SITE)
+        mli_jsonf(r->o, ",'site':%p",
+                  (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+}
+/* Writes the bytes of the largest tags and sites in each snapshot, and what grows. */
+static MLI_COLD void mli_json_series(mli_report *r) {
+    static const char *const names[MLI_BOOKS] = {NULL, "sites", "tags"};
+    const mli_series_list *list = &r->series;
+    uint32_t i, k;
+    size_t n;
+    int book;
+    mli_jsonf(r->o, ",\n'series':{");
+    for (book = MLI_BOOK_SITE; book < MLI_BOOKS; book++) {
+        mli_jsonf(r->o, ",%s:[", names[book]);
+        for (i = 0; i < list->count[book]; i++) {
+            mli_json_series_of(r, &list->at[book][i]);
+            mli_jsonf(r->o, ",'bytes':[");
+            for (k = 0; k < list->snapshots; k++)
+                mli_jsonf(r->o, ",%ju", mli_series_level(list, &list->at[book][i], k));
+            mli_put_str(r->o, "]}");
+        }
+        mli_put_str(r->o, "]");
+    }
+    mli_jsonf(r->o, "},\n'growth':{'count':%ju,'fastest':[", (uint64_t)list->growing_all);
+    for (n = 0; n < list->growing; n++) {
+        const mli_series *s = &list->grows[n];
+        mli_json_series_of(r, s);
+        mli_jsonf(r->o, ",'bytes_per_minute':%ju,'since_ns':%ju,'snapshots':%ju,'r2':%g}",
+                  s->rate, list->snapshot[s->since]->time, (uint64_t)s->points, s->fit);
+    }
+    mli_put_str(r->o, "]}");
+}
+
 /* Writes the summary: the checkpoints, the peak, the checkpoint with the most live bytes, and the
    live bytes at the end. */
 static void mli_json_summary(mli_report *r) {
@@ -825,6 +865,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_moves(r);
     mli_json_threads(r);
     mli_json_snapshots(r);
+    mli_json_series(r);
     mli_json_scopes(w);
     mli_json_events(w);
     mli_json_blocks(r);

@@ -17,6 +17,9 @@
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* grows by 1 with each new source
+                                                                    of a type; under the callbacks
+                                                                    lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
@@ -104,9 +107,11 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, and returns 1. Returns 0 if the device has a
-   sampler. A source that this thread left by longjmp counts as ended. */
-static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
+/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
+   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp counts
+   as ended. */
+static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
+                                         mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
     if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
@@ -115,10 +120,15 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     if (mine) {
         phys->sampler = &mli_self;
         phys->sampler_frame = here;
-        phys->sampler_void = 0;
+        phys->sampler_reader = lord->room->capacity_reader_numbers[phys->device.type];
+        *source = lord->room->capacity_readers[phys->device.type];
     }
     mli_callbacks_leave(lord);
     return mine;
+}
+/* Returns 1 if the source that the sampler asks is no longer the source of its type. */
+static MLI_COLD int mli_phys_reader_replaced(const memlord *lord, const mli_phys *phys) {
+    return phys->sampler_reader != lord->room->capacity_reader_numbers[phys->device.type];
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_none_held());
@@ -127,10 +137,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     uint64_t now;
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
-    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
-    mli_callbacks_enter(lord);
-    source = lord->room->capacity_readers[phys->device.type];
-    mli_callbacks_leave(lord);
+    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS(), &source)) return MEMLORD_E_STATE;
     mli_phys_marks_begin(lord, phys);
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
@@ -139,7 +146,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN;
+    if (r == MEMLORD_OK && mli_phys_reader_replaced(lord, phys)) r = MEMLORD_E_UNKNOWN;
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -158,18 +165,18 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     memset(&none, 0, sizeof none);
     mli_callbacks_enter(lord);
     lord->room->capacity_readers[type] = source;
+    lord->room->capacity_reader_numbers[type]++;
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         if (phys->device.type != type) continue; /* an unused phys may be used later */
         mli_callbacks_enter(lord);
-        while (phys->sampler && phys->sampler != (void *)&mli_self) {
+        while (phys->sampler && phys->sampler != (void *)&mli_self &&
+               mli_phys_reader_replaced(lord, phys)) {
             mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
             mli_callbacks_enter(lord);
         }
-        /* This drops the sample that this thread may be taking, or has left by longjmp. */
-        phys->sampler_void = 1;
         mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);

@@ -1,4 +1,5 @@
 #include "services/snapshots.h"
+#include "os/system.h"
 #include "base/atomics.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -27,7 +28,6 @@ struct mli_snapshots_state {
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* how many of the largest blocks a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* a recorder looks at the clock at least so often, in ms */
 
@@ -37,6 +37,13 @@ MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
     return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
 }
+MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
+                                                     uint32_t *n) {
+    const mli_device_usage *usage = &mli_snapshot_devices(s)[dev - 1];
+    *n = usage->count[book];
+    return (const mli_holding *)(void *)(mli_snapshot_top(s) + s->room) +
+           usage->first[book];
+}
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     mli_snapshot *next;
     for (; s; s = next) {
@@ -45,31 +52,106 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     }
 }
 
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
-    size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
-                  MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
-    mli_snapshot *s = (mli_snapshot *)mli_own_alloc(lord, size);
-    if (!s) return NULL;
-    s->size = size;
-    s->name = kept;
-    s->devices = n;
-    s->time = mli_ledger_now(lord) - lord->started;
-    for (i = 0; i < n; i++) {
-        mli_device_usage *usage = &mli_snapshot_devices(s)[i];
+/* The holdings of a device by tag or by site, while a snapshot is made. */
+typedef struct mli_holding_list {
+    uint64_t left; /* the live bytes of the device that no tag or no site of the book has */
+    size_t count;
+    mli_holding at[MLI_HOLDERS];
+} mli_holding_list;
+
+static MLI_COLD void mli_holding_add(mli_holding_list *list, uint32_t row, uint64_t bytes) {
+    mli_holding h;
+    if (!bytes) return;
+    memset(&h, 0, sizeof h);
+    h.bytes = bytes;
+    h.row = row;
+    list->count = mli_top_insert(list->at, list->count, MLI_HOLDERS, &h, sizeof h,
+                                 offsetof(mli_holding, bytes));
+}
+/* Lists the holdings of n devices by tag or by site. Returns how many there are in all. Requires:
+   each list is empty, and its `left` is all live bytes of the device. */
+static MLI_COLD size_t mli_holdings_list(memlord *lord, int book, uint32_t n,
+                                         mli_holding_list *list) {
+    const uint32_t rows = mli_row_count(lord, book);
+    size_t sum = 0;
+    uint32_t i;
+    for (i = 1; i < rows; i++) {
+        const uint32_t dev = mli_row_at(lord, book, i)->dev;
+        uint64_t live;
+        if (dev > n) continue; /* the device is newer than the snapshot */
+        live = mli_row_live(lord, book, i);
+        mli_take_off(&list[dev - 1].left, live);
+        mli_holding_add(&list[dev - 1], i, live);
+    }
+    for (i = 0; i < n && rows > 1; i++) {
+        mli_holding_add(&list[i], 0, list[i].left);
+        sum += list[i].count;
+    }
+    return sum;
+}
+/* Notes the bytes of n devices. Lists their holdings: by site in the first n elements, by tag in the
+   next n. Returns how many holdings there are in all. */
+static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usage *usage,
+                                      mli_holding_list *list) {
+    uint32_t i;
+    for (i = 0; i < n; i++, usage++) {
         const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
         mli_row_totals sum;
         mli_row_sum(lord, MLI_BOOK_DEVICE, i + 1, 1, &sum);
-        usage->live = sum.live;
+        usage->live = list[i].left = list[n + i].left = sum.live;
         usage->blocks = sum.blocks;
         usage->peak = sum.peak;
         usage->pending = mli_u64_load(&count[MLI_STAT_pending]);
         usage->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
-        s->live += sum.live;
-        s->blocks += sum.blocks;
     }
-    s->top_blocks =
-        memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), MLI_SNAPSHOT_TOP);
+    return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
+           mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
+}
+/* Copies the lists behind a snapshot. */
+static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
+    mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
+    uint32_t i;
+    for (i = 0; i < 2 * s->devices; i++, list++) {
+        mli_device_usage *usage = &mli_snapshot_devices(s)[i % s->devices];
+        const int book = i < s->devices ? MLI_BOOK_SITE : MLI_BOOK_TAG;
+        usage->first[book] = (uint32_t)(at - to);
+        usage->count[book] = (uint32_t)list->count;
+        memcpy(at, list->at, list->count * sizeof *at);
+        at += list->count;
+        if (book == MLI_BOOK_TAG) continue;
+        s->live += usage->live;
+        s->blocks += usage->blocks;
+    }
+}
+/* Makes a snapshot. The usage of its devices is read before its size is known, so that it comes
+   after the lists in `list`. */
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    const uint32_t room = blocks ? MLI_SNAPSHOT_TOP : 0;
+    const size_t fixed = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
+                         room * sizeof(memlord_block_info);
+    const size_t lists = n * (2 * sizeof(mli_holding_list) + sizeof(mli_device_usage));
+    mli_holding_list *list = (mli_holding_list *)mli_own_alloc(lord, lists + !lists);
+    mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
+    mli_snapshot *s = NULL;
+    if (list) {
+        const uint64_t time = mli_ledger_now(lord) - lord->started;
+        const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
+        s = (mli_snapshot *)mli_own_alloc(lord, size);
+        if (s) {
+            s->size = size;
+            s->name = kept;
+            s->devices = n;
+            s->room = room;
+            s->time = time;
+            memcpy(mli_snapshot_devices(s), usage, n * sizeof *usage);
+            mli_holdings_copy(s, list);
+            if (room)
+                s->top_blocks = memlord_blocks_top(lord, memlord_device_all(),
+                                                   mli_snapshot_top(s), room);
+        }
+    }
+    mli_own_free(lord, list, lists + !lists);
     return s;
 }
 
@@ -120,10 +202,16 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. If there is no memory, the snapshot counts as lost. */
+/* Returns 1 if no thread takes snapshots, but the calls themselves. */
+static int mli_snapshots_in_calls(const memlord *lord) {
+    return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
+}
+/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these need a
+   walk of the map. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
-    mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
+    mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
+    mli_snapshot *out = NULL, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
@@ -201,6 +289,24 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
+/* When calls take snapshots, the next one is due after the interval, but no earlier than after a 256th
+   of the ledger's life, because more are not kept, and after 64 times as long as this one took. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
+    mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
+    uint64_t step = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
+    uint64_t due = mli_u64_load(&r->due), began, took;
+    if (!step || !mli_snapshots_in_calls(lord) || mli_self.in_host_alloc) return;
+    began = mli_ledger_now(lord);
+    if (began < due || !mli_u64_cas(&r->due, &due, UINT64_MAX)) return;
+    if ((began - lord->started) / 256 > step) step = (began - lord->started) / 256;
+    saver->save(lord, 0);
+    took = mli_ledger_now(lord) - began;
+    if (took < step && took * 64 > step) step = took * 64;
+    mli_u64_store(&r->due, began + step);
+    mli_look_set(lord, mli_now() + step);
+}
+
 /* Runs a recorder's thread. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
@@ -212,15 +318,16 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started. If the system gives no thread, safe points
-   save. */
+/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+   gives no thread, safe points save. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
-    if (mli_polling_enabled(r->lord) &&
-        mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
+    const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
+    if (snapshots && mli_snapshots_in_calls(r->lord))
+        mli_look_set(r->lord, 1);
+    else if (mli_polling_enabled(r->lord) &&
+             mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
-                 r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots"
-                                                                             : "export",
-                 "them instead");
+                 snapshots ? "snapshots" : "export", "them instead");
 }
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
@@ -239,6 +346,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint32_t seen = mli_u32_exchange(&r->interval, 0);
     mli_helper_stop(&r->helper);
+    if (which == MLI_RECORDER_SNAPSHOTS) mli_look_set(lord, 0);
     if (seen) saver->save(r->lord, 1);
 }
 
@@ -345,6 +453,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+    if (mli_snapshots_in_calls(lord)) /* another thread may have been taking a snapshot */
+        mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;

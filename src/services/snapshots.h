@@ -17,13 +17,23 @@
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
+#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
+
+typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
+    uint64_t bytes;
+    uint32_t row; /* the row of the tag or the site; 0: the bytes that have no tag or no site */
+} mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
                                                        blocks */
+    uint32_t first[MLI_BOOKS]; /* by book: where the device's holdings begin among those of the
+                                  snapshot */
+    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; only tags and sites
+                                  have some */
 } mli_device_usage;
 
-/* A snapshot. Behind it in memory is an array of `devices` mli_device_usage, by device number, and
-   one of `top_blocks` memlord_block_info. */
+/* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
+   `top_blocks` memlord_block_info; and the holdings of all devices. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
@@ -33,6 +43,7 @@ typedef struct mli_snapshot {
                                   periodic */
     uint64_t live, blocks;     /* live bytes and blocks of all devices */
     uint32_t devices;
+    uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
 /* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
@@ -43,7 +54,6 @@ typedef struct mli_snapshot_reader {
     const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
-#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
                              bytes then */
@@ -52,17 +62,23 @@ typedef struct mli_holders {
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
+#define MLI_SNAPSHOT_TOP 10 /* how many of the largest blocks a snapshot keeps */
 #define MLI_RECORDER_MS_MIN 10 /* the shortest interval of a recorder, in ms */
 
-/* Return the two arrays behind a snapshot. */
+/* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
+/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS have
+   all live bytes of the device. There are none if the ledger had no tag or no site by then. */
+MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
+                                                     uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with the largest blocks. Returns NULL if there is
-   no memory. */
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
+/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks` is
+   1, the largest blocks. Returns NULL if there is no memory. */
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
    freed before mli_snapshots_unpin of the same reader. */
@@ -78,6 +94,8 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
+/* Takes the snapshot that is due, if calls take them. Requires: the thread holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */

@@ -499,22 +499,39 @@ static MLI_COLD int mli_verify_all(mli_verify *v) {
 
 /* -- public -- */
 
+/* Allocates a sum for each row and takes the cold lock, under which rows are made. Returns the bytes
+   that it allocated; 0 means that there is no memory, and that the lock is not taken. */
+static MLI_COLD size_t mli_verify_begin(mli_verify *v) {
+    memlord *lord = v->lord;
+    for (;;) {
+        size_t bytes = 0;
+        int book, grew = 0;
+        for (book = 0; book < MLI_BOOKS; book++) {
+            v->rows[book] = mli_row_count(lord, book);
+            bytes += v->rows[book] * sizeof *v->sums[book];
+        }
+        v->sums[0] = (mli_verify_sum *)mli_own_alloc(lord, bytes);
+        if (!v->sums[0]) return 0;
+        for (book = 1; book < MLI_BOOKS; book++)
+            v->sums[book] = v->sums[book - 1] + v->rows[book - 1];
+        mli_lock_take(&mli_process.cold_lock);
+        for (book = 0; book < MLI_BOOKS; book++) grew |= v->rows[book] != mli_row_count(lord, book);
+        if (!grew) return bytes;
+        mli_lock_drop(&mli_process.cold_lock); /* another thread made a row meanwhile */
+        mli_own_free(lord, v->sums[0], bytes);
+    }
+}
+
 MLI_API memlord_result memlord_verify(memlord *lord) {
     mli_verify v;
-    size_t bytes = 0;
-    int book, failed;
+    size_t bytes;
+    int failed;
     if (!lord) return MEMLORD_OK;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     memset(&v, 0, sizeof v);
     v.lord = lord;
-    for (book = 0; book < MLI_BOOKS; book++) {
-        v.rows[book] = mli_row_count(lord, book);
-        bytes += v.rows[book] * sizeof *v.sums[book];
-    }
-    v.sums[0] = (mli_verify_sum *)mli_own_alloc(lord, bytes);
-    if (!v.sums[0]) return MEMLORD_E_NOMEM;
-    for (book = 1; book < MLI_BOOKS; book++) v.sums[book] = v.sums[book - 1] + v.rows[book - 1];
-    mli_lock_take(&mli_process.cold_lock);
+    bytes = mli_verify_begin(&v);
+    if (!bytes) return MEMLORD_E_NOMEM;
     mli_map_freeze(lord);
     mli_fences_enter(lord);
     failed = mli_verify_all(&v);

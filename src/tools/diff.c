@@ -5,17 +5,16 @@
 
         cc -std=c99 -O2 -I. src/tools/diff.c -o diff -lcjson -lm -pthread
         ./diff base.json now.json              # by device, tag, scope, site, stack and leak
-        ./diff --accept budget.json base.json  # writes the peaks as a budget
-        ./diff --budget budget.json now.json   # status 1: a peak is over its budget
+        ./diff --accept budget.json base.json  # writes a budget (budget.h), or raises what was
+   passed
+        ./diff --budget budget.json now.json   # status 1: something is over its budget
+
+    With --markdown the output is tables for the summary of a job of GitHub. With --github it has
+    lines that GitHub shows at the file and line: an error for what is over its budget or, without a
+    budget, a warning for a site that grew.
 
     What changed most comes first, by the column with the arrow. That is the first of live bytes,
     peak and allocated bytes whose total has changed. The status is 2 for bad input.
-
-    With several threads a peak may be too low by its `peak_error`. A budget whose tolerance is
-    smaller than that is bad input: two runs of one program could differ by more. Record with
-    MEMLORD_FLAG_EXACT (under the interposer MEMLORD_EXACT=1), which makes peaks exact, or use a
-    larger --tolerance. Peaks of scopes are taken as exact. They are, unless several threads were in
-    one invocation of the scope.
 
     A place of code that both profiles have (the same module, build id and offset) is shown by the
     better of its two names. So a profile that symbolize.c named can be compared with one without
@@ -56,10 +55,10 @@ static const struct kind {
 
 /* A place of code. */
 typedef struct words {
-    const char *name, *stem;    /* the stem is the name without its line number */
-    int library;                /* 1: the place is in a standard library */
-    int strange;                /* 1: this stands for all places of a module that cannot be
-                                   compared */
+    const char *name, *stem;     /* the stem is the name without its line number */
+    int library;                 /* 1: the place is in a standard library */
+    int strange;                 /* 1: this stands for all places of a module that cannot be
+                                    compared */
     const struct words *inlined; /* the functions at the place, the innermost first, and a last one
                                     without a name; NULL if there is one function */
 } words;
@@ -68,6 +67,8 @@ typedef struct row {
     int kind, sides;            /* bit 0 of sides: base has the row; bit 1: now has it */
     int strange;                /* 1: the row stands for places that cannot be compared */
     const char *name, *stem;    /* the stem is the name without its line number */
+    const cJSON *site;          /* the site of a row of that kind */
+    int budgeted;               /* 1: a budget has an entry for the row */
     const words *const *frames; /* the functions of a stack, the innermost first */
     size_t depth;               /* how many functions there are */
     double variance;            /* the variance of the change in live bytes, if stacks are
@@ -80,6 +81,7 @@ typedef struct row {
 
 static struct profile {
     const char *path, *when, *labels, *run; /* run is the same text in two files of one run */
+    const char *program;                    /* the name of the program's file */
     cJSON *root;
     words *frames; /* the frames of all stacks */
     size_t frame_count;
@@ -109,8 +111,9 @@ static struct options {
     const char *paths[2], *budget, *accept;
     size_t count;
     double top, tolerance; /* the tolerance is in percent; below 0 means that none was given */
-    int only, json;        /* only: the kind that --by names, or 0; json: 1 for --json */
-} o = {{NULL, NULL}, NULL, NULL, 0, 0, -1, 0, 0};
+    int only;              /* the kind that --by names, or 0 */
+    enum { TABLE, JSON, MARKDOWN, GITHUB } form; /* what is printed */
+} o = {{NULL, NULL}, NULL, NULL, 0, 0, -1, 0, TABLE};
 
 /* -- reading -- */
 
@@ -218,10 +221,10 @@ static int by_was(const void *a, const void *b) {
 
 /* Gives all places of a build that have no name one name, which stands for all of them. */
 static void estrange(place *first, const place *end) {
-    const char *all = joined(first->build
-                                 ? "(unnamed places of another build of %s: not compared)"
-                                 : "(unnamed places of %s, without a build id: not compared)",
-                             first->module);
+    const char *all =
+        joined(first->build ? "(unnamed places of another build of %s: not compared)"
+                            : "(unnamed places of %s, without a build id: not compared)",
+               first->module);
     for (; first < end; first++)
         if (first->rank < 2 && strstr(first->is.name, "+0x"))
             first->is.name = first->is.stem = all, first->is.strange = 1;
@@ -290,8 +293,7 @@ static void name_frames(int side) {
     struct profile *p = profile_at(side);
     const cJSON **frames = items_of(get(get(p->root, "stacks"), "frames"), &p->frame_count);
     p->frames = (words *)must_alloc((p->frame_count + 1) * sizeof *p->frames);
-    for (size_t i = 0; i < p->frame_count; i++)
-        p->frames[i] = words_of_frame(side, frames[i]);
+    for (size_t i = 0; i < p->frame_count; i++) p->frames[i] = words_of_frame(side, frames[i]);
     p->frames[p->frame_count] = (words){unknown, unknown, 0, 0, NULL};
     free(frames);
 }
@@ -302,7 +304,7 @@ static row *row_add(int side, int kind, const char *name, const char *stem) {
     row *r;
     rows = (row *)grown(rows, row_count, &row_room, sizeof *rows);
     r = &rows[row_count++];
-    *r = (row){kind, 1 << side, 0, name, stem, NULL, 0, 0, {{0}}, {0}};
+    *r = (row){kind, 1 << side, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}};
     for (int c = 0; c < COLUMNS; c++)
         if (!kinds[kind].keys[c]) r->bytes[0][c] = r->bytes[1][c] = NAN;
     return r;
@@ -366,6 +368,7 @@ static void load_row(const cJSON *item, int side, int kind, double *sum, size_t 
     int sums = at.strange; /* 1: the row has several stacks or places, whose peaks do not add up */
     row *r = name ? row_add(side, kind, name, row_name(item, kind, at.stem)) : NULL;
     if (r) r->frames = frames, r->depth = depth, r->strange = at.strange;
+    if (r && kind == SITE) r->site = get(item, "site");
     if (r) r->variance = error > 0 ? error * error : 0;
     for (size_t i = 0; i < depth; i++) sums |= frames[i]->strange;
     for (int c = 0; r && c < COLUMNS; c++) {
@@ -422,8 +425,10 @@ static void read_profile(struct profile *p, const char *path) {
              text_of(root, "version") ? text_of(root, "version") : "(unknown)");
     p->when = text_of(metadata, "generated_at");
     p->labels = text_of(metadata, "labels");
-    p->run = joined("%s %.0f", p->when ? p->when : p->path,
-                    cJSON_GetNumberValue(get(metadata, "pid")));
+    p->program = text_of(metadata, "program");
+    if (p->program) p->program = file_name(p->program);
+    p->run =
+        joined("%s %.0f", p->when ? p->when : p->path, cJSON_GetNumberValue(get(metadata, "pid")));
     p->depth = cJSON_GetNumberValue(get(get(root, "stacks"), "depth")); /* NaN if it is no number */
     p->sample = cJSON_GetNumberValue(get(get(root, "stacks"), "bytes"));
     cJSON_DeleteItemFromObjectCaseSensitive(root, "events"); /* the events take most of the
@@ -514,10 +519,14 @@ static void merge_moved(void) {
     row_count = n;
 }
 
-static double change(const row *r, int column) {
+/* Returns by how much a number grew. Returns a negative number if it shrank, and 0 if one of the
+   two values is not known. */
+static double growth(const row *r, int column) {
     double by = r->bytes[1][column] - r->bytes[0][column];
-    return isnan(by) ? 0 : fabs(by);
+    return isnan(by) ? 0 : by;
 }
+
+static double change(const row *r, int column) { return fabs(growth(r, column)); }
 
 static int changed(const row *r) {
     return r->sides != 3 || r->strange || change(r, LIVE) > 0 || change(r, PEAK) > 0 ||
@@ -533,7 +542,7 @@ static void find_measure(void) {
 
 static int by_change(const void *a, const void *b) {
     const row *x = (const row *)a, *y = (const row *)b;
-    double more = changed(y) - changed(x);
+    double more = x->kind == y->kind ? changed(y) - changed(x) : x->kind - y->kind;
     if (!(fabs(more) > 0)) more = change(y, measure) - change(x, measure);
     for (int c = 0; c < COLUMNS && !(fabs(more) > 0); c++) more = change(y, c) - change(x, c);
     return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
@@ -544,11 +553,12 @@ static void doubt_modules(void) {
     const cJSON *was, *is;
     cJSON_ArrayForEach(is, get(get(now.root, "stacks"), "modules")) {
         const cJSON *path = get(is, "module"), *id = get(is, "build_id");
-        cJSON_ArrayForEach(was, get(get(base.root, "stacks"), "modules"))
-            if (cJSON_IsString(path) && cJSON_Compare(path, get(was, "module"), 1) &&
-                !cJSON_Compare(id, get(was, "build_id"), 1))
-                note("%s is of another build: places in it without a name are not compared",
-                     clean(path->valuestring));
+        cJSON_ArrayForEach(was, get(get(base.root, "stacks"),
+                                    "modules")) if (cJSON_IsString(path) &&
+                                                    cJSON_Compare(path, get(was, "module"), 1) &&
+                                                    !cJSON_Compare(id, get(was, "build_id"), 1))
+            note("%s is of another build: places in it without a name are not compared",
+                 clean(path->valuestring));
     }
 }
 
@@ -615,7 +625,7 @@ static void doubt(void) {
 
 /* -- the table, for people and for machines -- */
 
-enum { NAME_COLUMN = 79, FRAMES_SHOWN = 5 };
+enum { NAME_COLUMN = 88, FRAMES_SHOWN = 5, NAME_MOST = 300, CHANGE_MOST = 9999 };
 
 static const char *const states[] = {"", "gone", "new", ""};
 
@@ -628,6 +638,64 @@ static const char *amount(double v, int sign, char *text) {
     (void)memlord_format_bytes(fabs(v) < 1.8e19 ? (uint64_t)fabs(v) : UINT64_MAX, bytes, 32);
     sprintf(text, "%s%s", v < 0 ? "-" : sign ? "+" : "", bytes);
     return text;
+}
+
+/* Returns a change as a percentage of the value in the base, "" if that value is 0 or not known. */
+static const char *percent(const row *r, char *text) {
+    const double was = r->bytes[0][measure], part = growth(r, measure) / was * 100;
+    if (!(was > 0) || !(fabs(part) > 0)) return "";
+    if (part > CHANGE_MOST) return ">+9999 %";
+    sprintf(text, "%+.*f %%", fabs(part) < 100, part);
+    return text;
+}
+
+/* Returns a text as Markdown that shows it as it is. Every character that Markdown or GitHub may
+   give a meaning is an entity. A long text is cut. */
+static const char *marked(const char *name) {
+    size_t room = strlen(name), most = room < NAME_MOST ? room : NAME_MOST;
+    char *out = (char *)must_alloc(6 * most + 32), *to = out + sprintf(out, "<code>");
+    while (most < room && (name[most] & 0xc0) == 0x80) most--; /* a character is not cut in two */
+    for (size_t i = 0; i < most; i++) {
+        const unsigned char c = (unsigned char)name[i];
+        if (c >= 0x80 || strchr(" ,-/()", c) || (c >= '0' && c <= '9') ||
+            ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'))
+            *to++ = (char)c;
+        else
+            to += sprintf(to, "&#%d;", c);
+    }
+    sprintf(to, "%s</code>", most < room ? "..." : "");
+    return out;
+}
+
+static const char *shown(const char *name) { return o.form == MARKDOWN ? marked(name) : name; }
+
+/* Prints a text in a command for GitHub, where some characters have a meaning. A property has two
+   more of them than a message. */
+static void github_put(const char *text, int property) {
+    for (size_t left = 4 * NAME_MOST; *text && left; text++, left--) {
+        if (strchr(property ? "%\r\n:," : "%\r\n", *text))
+            printf("%%%02X", (unsigned)*text);
+        else
+            putchar(*text);
+    }
+}
+
+/* Prints a line that GitHub shows at the place of a site. Without a site it stands on the page of
+   the run. GitHub's paths begin at the root of the repository. */
+static void github_line(const char *command, const cJSON *site, const char *message) {
+    const char *root = getenv("GITHUB_WORKSPACE"), *file = text_of(site, "file");
+    const double line = cJSON_GetNumberValue(get(site, "line"));
+    const size_t skip = root ? strlen(root) : 0;
+    printf("::%s ", command);
+    if (file && line > 0) {
+        if (skip && !strncmp(file, root, skip) && file[skip] == '/') file += skip + 1;
+        fputs("file=", stdout);
+        github_put(strncmp(file, "./", 2) ? file : file + 2, 1);
+        printf(",line=%.0f,", line);
+    }
+    fputs("title=Memory::", stdout);
+    github_put(message, 0);
+    putchar('\n');
 }
 
 static void row_json(const row *r) {
@@ -650,155 +718,168 @@ static void row_json(const row *r) {
     cJSON_Delete(out);
 }
 
-/* Prints the callers of a stack, below its row. */
-static void frames_print(const row *r) {
-    size_t i = shown_from(r->frames, 0, r->depth), shown = 1, left = 0;
+/* Prints the callers of a stack, each after `before` and before `after`. */
+static void frames_print(const row *r, const char *before, const char *after) {
+    size_t i = shown_from(r->frames, 0, r->depth), count = 1, left = 0;
     while ((i = shown_from(r->frames, i + 1, r->depth)) < r->depth)
-        if (shown++ < FRAMES_SHOWN)
-            printf("%*s< %s\n", NAME_COLUMN, "", r->frames[i]->name);
+        if (count++ < FRAMES_SHOWN)
+            printf("%s%s%s", before, shown(r->frames[i]->name), after);
         else
             left++;
-    if (left) printf("%*s< (%zu more)\n", NAME_COLUMN, "", left);
+    if (left) printf("%s(%zu more)%s", before, left, after);
 }
 
 static void row_print(const row *r) {
-    char text[40];
+    char text[40], before[NAME_COLUMN + 3];
     for (int c = 0; c < COLUMNS; c++) {
         printf("%11s", amount(r->bytes[1][c], 0, text));
         printf("%13s", amount(r->bytes[1][c] - r->bytes[0][c], 1, text));
+        if (c == measure) printf("%9s", percent(r, text));
     }
     printf("  %-4s %s", states[r->sides], r->name);
     if (r->variance > 0) printf(", +- %s", amount(sqrt(r->variance), 0, text));
     putchar('\n');
-    frames_print(r);
+    sprintf(before, "%*s< ", NAME_COLUMN, "");
+    frames_print(r, before, "\n");
 }
 
-/* Prints the rows of one kind that changed most. In a table the other rows become one. */
+static void row_markdown(const row *r) {
+    char text[40];
+    printf("| %s %s", r->kind == TOTAL ? r->name : shown(r->name), states[r->sides]);
+    if (r->variance > 0) printf(" ± %s", amount(sqrt(r->variance), 0, text));
+    frames_print(r, "<br>← ", "");
+    for (int c = 0; c < COLUMNS; c++) {
+        printf(" | %s", amount(r->bytes[1][c], 0, text));
+        printf(" | %s", amount(r->bytes[1][c] - r->bytes[0][c], 1, text));
+        if (c == measure) printf(" | %s", percent(r, text));
+    }
+    puts(" |");
+}
+
+/* Prints a warning for a site that grew. */
+static void row_github(const row *r) {
+    char by[40], is[40], part[40];
+    if (r->kind != SITE || growth(r, measure) <= 0 || r->strange) return;
+    github_line("warning", r->site,
+                joined("%s: %s %s, now %s%s%s", r->name, columns[measure],
+                       amount(growth(r, measure), 1, by), amount(r->bytes[1][measure], 0, is),
+                       *percent(r, part) ? ", " : "", percent(r, part)));
+}
+
+static void (*const row_show[])(const row *) = {row_print, row_json, row_markdown, row_github};
+
+/* Prints what stands above the rows of a kind. */
+static void show_head(int kind) {
+    if (o.form == TABLE && kind != TOTAL) printf("%s\n", kinds[kind].name);
+    if (o.form != MARKDOWN || (o.only && kind == TOTAL)) return;
+    printf("\n| %s ", kind == TOTAL ? "" : kinds[kind].name);
+    for (int c = 0; c < COLUMNS; c++)
+        printf("| %s | change%s ", columns[c], c == measure ? "\xe2\x86\x93 | % " : "");
+    puts("|\n|---|--:|--:|--:|--:|--:|--:|--:|");
+}
+
+/* Prints the rows of one kind that changed most. In a table the other rows become one. Requires:
+   the rows are in the order of their changes. */
 static void show(int kind) {
-    row rest = {kind, 3, 0, "", "", NULL, 0, 0, {{0}}, {0}};
-    size_t first = 0, end, shown = 0;
+    row rest = {kind, 3, 0, "", "", NULL, 0, NULL, 0, 0, {{0}}, {0}};
+    size_t first = 0, end, count = 0;
     while (first < row_count && rows[first].kind < kind) first++;
     for (end = first; end < row_count && rows[end].kind == kind; end++)
-        if ((double)shown < o.top && (kind == TOTAL || changed(&rows[end]))) shown++;
-    if (!shown || base.absent[kind] || now.absent[kind]) return;
-    qsort(rows + first, end - first, sizeof *rows, by_change);
-    if (!o.json && kind != TOTAL) printf("%s\n", kinds[kind].name);
-    for (size_t i = first; i < first + shown; i++) (o.json ? row_json : row_print)(&rows[i]);
-    for (size_t i = first + shown; i < end; i++) row_join(&rest, &rows[i]);
-    if (o.json || first + shown == end) return;
-    rest.name = joined("(%zu more)", end - first - shown);
+        if ((double)count < o.top && (kind == TOTAL || changed(&rows[end]))) count++;
+    if (!count || base.absent[kind] || now.absent[kind]) return;
+    show_head(kind);
+    for (size_t i = first; i < first + count; i++) row_show[o.form](&rows[i]);
+    for (size_t i = first + count; i < end; i++) row_join(&rest, &rows[i]);
+    if (o.form == JSON || o.form == GITHUB || first + count == end) return;
+    rest.name = joined("(%zu more)", end - first - count);
     rest.bytes[1][PEAK] = NAN; /* peaks of different times do not add up */
-    row_print(&rest);
+    row_show[o.form](&rest);
+}
+
+/* Returns where a profile is from, for people. */
+static const char *origin(const struct profile *p) {
+    const cJSON *meta = get(p->root, "metadata");
+    const char *host = text_of(meta, "host"), *version = text_of(p->root, "version");
+    const double pid = cJSON_GetNumberValue(get(meta, "pid"));
+    char *text = joined("%s", p->path);
+    const char *before = ": ";
+    if (p->program) text = joined("%s%s%s", text, before, p->program), before = ", ";
+    if (pid > 0) text = joined("%s%spid %.0f", text, before, pid), before = ", ";
+    if (host) text = joined("%s%son %s", text, before, host), before = ", ";
+    if (p->when) text = joined("%s%s%s", text, before, p->when), before = ", ";
+    return version ? joined("%s%sMemLord %s", text, before, version) : text;
+}
+
+/* Returns the row that changed most, of the kind that says most about where. Returns NULL if
+   nothing changed. Requires: the rows are in the order of their changes. */
+static const row *largest_change(void) {
+    static const int order[] = {STACK, SITE, TAG, SCOPE, DEVICE};
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
+        for (size_t i = 0; i < row_count; i++) {
+            const row *r = &rows[i];
+            if (r->kind == order[k] && !base.absent[r->kind] && !now.absent[r->kind] &&
+                !r->strange && change(r, measure) > 0 &&
+                !(kinds[r->kind].rest && !strcmp(r->name, kinds[r->kind].rest)))
+                return r;
+        }
+    return NULL;
+}
+
+/* Prints the answer: by how much the total changed, and which row changed most. The page has the
+   same words. */
+static void show_answer(void) {
+    static const char *const names[] = {"Live bytes", "The peak", "Allocated bytes"};
+    const row *all = row_count && rows->kind == TOTAL ? rows : NULL, *most = largest_change();
+    const double by = all ? all->bytes[1][measure] - all->bytes[0][measure] : NAN;
+    char text[40];
+    if (measure && !isnan(by)) printf("Live bytes are the same. ");
+    if (isnan(by))
+        printf("How live bytes changed is not known.");
+    else if (!(fabs(by) > 0))
+        printf("Live bytes are the same.");
+    else
+        printf("%s %s by %s.", names[measure], by > 0 ? "grew" : "shrank",
+               amount(fabs(by), 0, text));
+    if (most)
+        printf(" The largest change by %s: %s, %s%s.", kinds[most->kind].name, shown(most->name),
+               amount(growth(most, measure), 1, text), most->variance > 0 ? ", an estimate" : "");
+    putchar('\n');
 }
 
 static void show_all(void) {
-    if (!o.json) printf("%s -> %s\n", base.path, now.path);
-    for (int c = 0; !o.json && c < COLUMNS; c++)
-        printf("%11s%s%s", columns[c], c == measure ? "      change\xe2\x86\x93" : "       change",
-               c + 1 < COLUMNS ? "" : "\n");
+    if (row_count) qsort(rows, row_count, sizeof *rows, by_change);
+    if (o.form == TABLE) {
+        printf("from %s\n  to %s\n", origin(&base), origin(&now));
+        show_answer();
+        for (int c = 0; c < COLUMNS; c++)
+            printf("%11s%s%s", columns[c],
+                   c == measure ? "      change\xe2\x86\x93        %" : "       change",
+                   c + 1 < COLUMNS ? "" : "\n");
+    } else if (o.form == MARKDOWN) {
+        fputs("\n**Memory.** ", stdout);
+        show_answer();
+        printf("\n- from %s\n", shown(origin(&base)));
+        printf("- to %s\n", shown(origin(&now)));
+    }
     for (int kind = 0; kind < KINDS; kind++)
         if (kind == TOTAL || !o.only || o.only == kind) show(kind);
 }
 
-/* -- the budget -- */
+/* -- the messages, in Markdown -- */
 
-enum { TOLERANCE_MOST = 1000 };
+static char *messages; /* a list of all messages, or NULL */
 
-/* Returns 1, and prints why, if the peak of a row may be too low by more than the tolerance of its
-   budget. */
-static int budget_finer(const row *r, double budget, double tolerance) {
-    const double low = r && r->sides & 2 ? r->low[1] : 0, room = budget * tolerance / 100;
-    const double enough = budget > 0 ? ceil(low * 100 / budget) : INFINITY;
-    char a[40], b[40], cure[40] = "";
-    if (!(low > room)) return 0;
-    if (enough <= TOLERANCE_MOST) sprintf(cure, ", or use --tolerance %.0f%%", enough);
-    note("%s %s: its peak may be low by %s, but the tolerance of %g %% is %s: record with "
-         "MEMLORD_FLAG_EXACT (the interposer: MEMLORD_EXACT=1)%s",
-         kinds[r->kind].name, r->name, amount(low, 0, a), tolerance, amount(room, 0, b), cure);
-    return 1;
+static void messages_add(const char *form, va_list args) {
+    note_also = NULL; /* a failure here must not come back */
+    messages = joined("%s- %s\n", messages ? messages : "", marked(joined_of(form, args)));
+    note_also = messages_add;
 }
 
-/* Prints how many peaks are taken as exact, because a profile of 0.4.0 has no peak_error of
-   tags. */
-static void budget_doubt(void) {
-    size_t unknown_errors = 0;
-    for (size_t i = 0; i < row_count; i++)
-        unknown_errors += rows[i].kind >= DEVICE && rows[i].kind <= SCOPE &&
-                          !isnan(rows[i].bytes[1][PEAK]) && isnan(rows[i].low[1]);
-    if (unknown_errors)
-        note("%s: %zu peaks without a 'peak_error': taken as exact", now.path, unknown_errors);
+static void messages_print(void) {
+    if (messages) printf("\n%s", messages);
 }
 
-static void budget_write(const char *path) {
-    const double tolerance = o.tolerance < 0 ? 10 : o.tolerance;
-    cJSON *root = cJSON_CreateObject();
-    FILE *file;
-    size_t finer = 0;
-    cJSON_AddStringToObject(root, "schema", "memlord-budget/1");
-    cJSON_AddNumberToObject(root, "tolerance", tolerance);
-    for (int kind = DEVICE; kind <= SCOPE; kind++) {
-        cJSON *list = cJSON_AddObjectToObject(root, kinds[kind].list);
-        for (size_t i = 0; i < row_count; i++)
-            if (rows[i].kind == kind && rows[i].sides & 2 && !isnan(rows[i].bytes[1][PEAK])) {
-                finer += (size_t)budget_finer(&rows[i], rows[i].bytes[1][PEAK], tolerance);
-                cJSON_AddNumberToObject(list, rows[i].name, rows[i].bytes[1][PEAK]);
-            }
-    }
-    if (finer) DIE("%s: not written: a tolerance is finer than its peak", clean(path));
-    file = fopen(path, "w");
-    if (!file || fprintf(file, "%s\n", cJSON_Print(root)) < 0 || fclose(file))
-        DIE("%s: %s", clean(path), strerror(errno));
-    cJSON_Delete(root);
-}
-
-/* Checks a peak. Returns 0 if the peak is within its budget, 1 if it is over, 2 if it is not known,
-   and 3 if it is known less well than the tolerance demands. */
-static int budget_check(int kind, const char *name, double budget, double tolerance) {
-    const row key = {kind, 0, 0, name, name, NULL, 0, 0, {{0}}, {0}};
-    const row *r = row_count ? bsearch(&key, rows, row_count, sizeof *rows, by_name) : NULL;
-    double found = r && r->sides & 2 ? r->bytes[1][PEAK] : 0;
-    char a[40], b[40], c[40];
-    if (!r || !(r->sides & 2)) note("%s '%s' is in the budget alone", kinds[kind].name, name);
-    if (isnan(found)) return note("%s '%s' has a budget and no peak", kinds[kind].name, name), 2;
-    if (budget_finer(r, budget, tolerance)) return 3;
-    if (found <= budget * (1 + tolerance / 100)) return 0;
-    printf("over budget: %s %s: budget %s, found %s, over by %s\n", kinds[kind].name, name,
-           amount(budget, 0, a), amount(found, 0, b), amount(found - budget, 0, c));
-    return 1;
-}
-
-/* Checks all peaks of a budget. Returns the exit status. */
-static int budget_read(const char *path) {
-    cJSON *root = read_json(path), *list, *entry;
-    const cJSON *percent = get(root, "tolerance");
-    double tolerance = cJSON_IsNumber(percent) ? percent->valuedouble : -1;
-    const char *name = clean(path);
-    size_t count[4] = {0}, all;
-    expect_schema(root, name, "memlord-budget/1");
-    if (o.tolerance >= 0) tolerance = o.tolerance;
-    if (!(tolerance >= 0 && tolerance <= TOLERANCE_MOST))
-        DIE("%s: no tolerance from 0 to %d", name, TOLERANCE_MOST);
-    cJSON_ArrayForEach(list, root) {
-        int kind = DEVICE;
-        if (!strcmp(list->string, "schema") || !strcmp(list->string, "tolerance")) continue;
-        while (kind < SITE && strcmp(list->string, kinds[kind].list)) kind++;
-        if (kind == SITE || !cJSON_IsObject(list))
-            DIE("%s: '%s' is no list of budgets", name, clean(list->string));
-        if (list->child && now.absent[kind]) DIE("%s: no '%s' to check", now.path, list->string);
-        cJSON_ArrayForEach(entry, list) {
-            double bytes = bytes_of(entry);
-            if (isnan(bytes)) DIE("%s: '%s' has no bytes", name, clean(entry->string));
-            count[budget_check(kind, clean(entry->string), bytes, tolerance)]++;
-        }
-    }
-    all = count[0] + count[1] + count[2] + count[3];
-    if (!all) DIE("%s: no budget in it", name);
-    printf("%zu of %zu peaks over budget, tolerance %g %%", count[1], all, tolerance);
-    if (count[3]) printf("; %zu not checked: it is finer than the profile", count[3]);
-    putchar('\n');
-    cJSON_Delete(root);
-    return count[3] ? 2 : count[1] ? 1 : count[2] ? 2 : 0;
-}
+#include "budget.h"
 
 /* -- the command line -- */
 
@@ -811,6 +892,14 @@ static int number(const char *text, double least, double most, double *out) {
     return end > text && (!*end || !strcmp(end, "%")) && *out >= least && *out <= most;
 }
 
+/* Returns what an option says about the output, or TABLE if it says nothing about it. */
+static int form_of(const char *option) {
+    static const char *const names[] = {"", "--json", "--markdown", "--github"};
+    int form = GITHUB;
+    while (form > TABLE && strcmp(option, names[form])) form--;
+    return form;
+}
+
 /* Reads the arguments. Returns 0 if they are wrong. */
 static int parse(int argc, char **argv) {
     static const char *const names[] = {"--budget", "--accept", "--by", "--top", "--tolerance"};
@@ -819,19 +908,20 @@ static int parse(int argc, char **argv) {
         for (k = 0; k < 5 && strcmp(argv[i], names[k]);) k++;
         if (k < 5 && i + 1 < argc)
             values[k] = argv[++i];
-        else if (!strcmp(argv[i], "--json"))
-            o.json = 1;
+        else if (form_of(argv[i]) && !o.form)
+            o.form = form_of(argv[i]);
         else if (strncmp(argv[i], "--", 2) && o.count < 2)
             o.paths[o.count++] = argv[i];
         else
             return 0;
     }
-    o.budget = values[0], o.accept = values[1], o.top = o.json ? 1e9 : 10;
+    o.budget = values[0], o.accept = values[1], o.top = o.form == JSON ? 1e9 : 10;
     for (int kind = DEVICE; kind < KINDS; kind++)
         if (values[2] && !strcmp(values[2], kinds[kind].name)) o.only = kind;
     if ((values[2] && !o.only) || !number(values[3], 1, 1e9, &o.top)) return 0;
     if (!number(values[4], 0, TOLERANCE_MOST, &o.tolerance) || !o.count) return 0;
-    if (!o.budget + !o.accept + !o.json < 2 || (o.count == 1 && !o.budget && !o.accept)) return 0;
+    if (!o.budget + !o.accept + (o.form != JSON) < 2 || (o.accept && o.form)) return 0;
+    if (o.count == 1 && !o.budget && !o.accept) return 0;
     return o.count == 1 || strcmp(o.paths[0], "-") || strcmp(o.paths[1], "-");
 }
 
@@ -839,13 +929,16 @@ int main(int argc, char **argv) {
     cJSON_Hooks hooks = {must_alloc, free};
     int status = 0;
     if (!parse(argc, argv)) {
-        fputs("usage: diff [--top N] [--by device|tag|scope|site|stack|leak] [--json] base.json "
+        fputs("usage: diff [--top N] [--by device|tag|scope|site|stack|leak] "
+              "[--json|--markdown|--github] base.json now.json\n"
+              "       diff [--tolerance 5%] [--markdown|--github] --budget FILE [base.json] "
               "now.json\n"
-              "       diff [--tolerance 5%] --budget FILE [base.json] now.json\n"
-              "       diff [--tolerance 5%] --accept FILE [base.json] now.json\n", stderr);
+              "       diff [--tolerance 5%] --accept FILE [base.json] now.json\n",
+              stderr);
         return 2;
     }
     cJSON_InitHooks(&hooks);
+    if (o.form == MARKDOWN) note_also = messages_add, atexit(messages_print);
     if (o.count == 2) read_profile(&base, o.paths[0]);
     read_profile(&now, o.paths[o.count - 1]);
     settle_places();
@@ -853,8 +946,8 @@ int main(int argc, char **argv) {
     load(&now);
     merge_names();
     if (o.budget || o.accept) budget_doubt();
-    if (o.budget) status = budget_read(o.budget);
-    if (o.accept) budget_write(o.accept);
+    if (o.budget) status = budget_check(o.budget);
+    if (o.accept) budget_accept(o.accept);
     if (o.count == 2) {
         merge_moved();
         find_measure();

@@ -46,8 +46,10 @@
                                `peak_error` that the report has beside it
         MEMLORD_EVENTS=n       keep the last n allocations and frees, so that the report has
                                lifetimes and a curve
-        MEMLORD_SNAPSHOTS=ms   record what is live every so many milliseconds, in a thread of this
-                               library
+        MEMLORD_SNAPSHOTS=ms   note what is live at most every so many milliseconds, 10 if not set,
+                               so that a report has it over time; 0 notes nothing. The calls that
+                               allocate and free do so, without a thread. A report has up to 255
+                               notes, spread over the whole run
         MEMLORD_SIGNAL=n       write the report on signal n (10 is SIGUSR1), and let the program
                                go on
         MEMLORD_EVERY=n        write the report again every n seconds, at the first allocation or
@@ -69,10 +71,11 @@
     rallocx, xallocx, dallocx and sdallocx of libjemalloc, if the module that calls them is loaded
     at the start. A block has the size that was asked for. A site is the place of the call. For an
     operator new it is the place that called the operator. Sites are exact, and stacks are samples
-    unless MEMLORD_STACK_BYTES is 1. If MEMLORD_STACK_BYTES is below 65536, or MEMLORD_SKIP is set,
-    stacks are taken by libunwind.so.8 where it is installed. It is 20 times as fast, and takes
-    0.4 ms to start. A stack that does not reach its root begins with a frame that says why, such as
-    "[cut: no unwind table]". Stacks and skipped functions never change the totals.
+    unless MEMLORD_STACK_BYTES is 1. Stacks are taken by libunwind.so.8 where it is installed, and
+    else by the unwinder of libgcc. That takes 20 times as long, and ends at code without unwind
+    tables, such as that which node and Java make at run time. A stack that does not reach its root
+    begins with a frame that says why, such as "[cut: no unwind table]". Stacks and skipped
+    functions never change the totals.
 
     A child that executes a program has a report of its own. A child that is only forked inherits
     the live blocks and may free them, so they stay live in its report. Its totals and peaks begin
@@ -225,7 +228,7 @@ static inline void leave(void) {
 #define STACK_DEPTH 64
 #define STACK_DEPTH_MAX 128 /* the most frames that MemLord keeps of a stack */
 
-/* The unwinder of libunwind, or NULL if it is not used. It remembers the layout of frames, and gets
+/* The unwinder of libunwind, or NULL if there is none. It remembers the layout of frames, and gets
    through code without unwind tables if that code has frame pointers. The unwinder of libgcc is
    part of this library. It needs no start, no lock of its own and no descriptor, but takes 20 times
    as long. */
@@ -357,7 +360,7 @@ static void open_ledger(void) {
     memlord_desc desc;
     memset(&desc, 0, sizeof desc);
     memlord_os_allocator(&desc.allocator);
-    desc.flags = MEMLORD_FLAG_SITES;
+    desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_SNAPSHOT_THREAD;
     if (number_of("MEMLORD_EXACT")) desc.flags |= MEMLORD_FLAG_EXACT;
     desc.stack_depth = stack_depth();
     desc.stack_bytes = number_of("MEMLORD_STACK_BYTES");
@@ -506,8 +509,10 @@ __attribute__((constructor)) static void begin(void) {
         self = getpid();
         find_operators();
         find_jemalloc();
-        if (stack_depth() || getenv("MEMLORD_SKIP")) begin_guard();
-        if (stacks_are_many()) open_libunwind();
+        if (stack_depth() || getenv("MEMLORD_SKIP")) {
+            begin_guard();
+            if (!other_malloc()) open_libunwind();
+        }
         read_skips();
         name_unseen();
         know_stderr();

@@ -15,13 +15,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define get cJSON_GetObjectItemCaseSensitive
+#define get      cJSON_GetObjectItemCaseSensitive
 #define DIE(...) (note(__VA_ARGS__), exit(2))
 
 /* -- messages and names -- */
 
+/* What is called with each message, besides, or NULL. */
+static void (*note_also)(const char *form, va_list args);
+
 static void note(const char *form, ...) {
     va_list args;
+    if (note_also) {
+        va_start(args, form);
+        note_also(form, args);
+        va_end(args);
+    }
     va_start(args, form);
     fputs(PROGRAM ": ", stderr);
     vfprintf(stderr, form, args);
@@ -43,14 +51,21 @@ static void *grown(void *list, size_t count, size_t *room, size_t bytes) {
     return need(realloc(list, *room * bytes));
 }
 
-static char *joined(const char *form, ...) {
-    va_list args, again;
+static char *joined_of(const char *form, va_list args) {
+    va_list again;
     char *text;
-    va_start(args, form);
     va_copy(again, args);
     text = (char *)must_alloc((size_t)vsnprintf(NULL, 0, form, args) + 1);
     vsprintf(text, form, again);
     va_end(again);
+    return text;
+}
+
+static char *joined(const char *form, ...) {
+    va_list args;
+    char *text;
+    va_start(args, form);
+    text = joined_of(form, args);
     va_end(args);
     return text;
 }

@@ -54,11 +54,22 @@ typedef struct frame {
                                     in a standard library */
 } frame;
 
+/* A symbol of a module's file. */
+typedef struct symbol {
+    GElf_Addr from, to; /* the symbol is for the addresses from `from` to before `to` */
+    GElf_Addr reach;    /* the highest `to` of this symbol and of those before it */
+    const char *name;
+    int binding;        /* 3 if the symbol is global, 2 if it is weak, 1 if it is local, 0 else */
+    int number;         /* its place in the file */
+} symbol;
+
 typedef struct module {
     const char *path, *build_id;
     Dwfl *dwfl;
     Dwfl_Module *of; /* NULL if the module's file names nothing */
     const char *why; /* why the module's file names nothing */
+    symbol *symbols; /* by their first address; NULL if they are not read yet */
+    size_t symbol_count;
     size_t places, named;
     struct module *next;
 } module;
@@ -137,7 +148,7 @@ static module *module_of(const char *path, const char *build_id) {
     while (m && (strcmp(m->path, path) || strcmp(m->build_id, build_id))) m = m->next;
     if (m) return m;
     m = (module *)must_alloc(sizeof *m);
-    *m = (module){path, build_id, NULL, NULL, NULL, 0, 0, modules};
+    *m = (module){path, build_id, NULL, NULL, NULL, NULL, 0, 0, 0, modules};
     module_open(m);
     return modules = m;
 }
@@ -273,18 +284,83 @@ static Dwarf_Die *unit_at(const module *m, Dwarf_Addr address, Dwarf_Addr *bias)
     return cu;
 }
 
+static int binding_of(const GElf_Sym *s) {
+    switch (GELF_ST_BIND(s->st_info)) {
+    case STB_GLOBAL: return 3;
+    case STB_WEAK: return 2;
+    case STB_LOCAL: return 1;
+    default: return 0;
+    }
+}
+
+static int by_address(const void *a, const void *b) {
+    const symbol *x = (const symbol *)a, *y = (const symbol *)b;
+    if (x->from != y->from) return x->from < y->from ? -1 : 1;
+    return x->number - y->number;
+}
+
+/* Reads the symbols of a module that have a size. (dwfl_module_addrinfo looks at every symbol for
+   every address.) */
+static void read_symbols(module *m) {
+    const int n = dwfl_module_getsymtab(m->of);
+    GElf_Addr reach = 0;
+    m->symbols = (symbol *)must_alloc((n > 0 ? (size_t)n : 1) * sizeof *m->symbols);
+    for (int i = 1; i < n; i++) {
+        GElf_Sym s;
+        GElf_Addr from;
+        const char *name = dwfl_module_getsym_info(m->of, i, &s, &from, NULL, NULL, NULL);
+        const int type = GELF_ST_TYPE(s.st_info);
+        if (!name || !*name || !s.st_size || s.st_shndx == SHN_UNDEF || type == STT_SECTION ||
+            type == STT_FILE || type == STT_TLS || from + s.st_size < from)
+            continue;
+        m->symbols[m->symbol_count++] = (symbol){from, from + s.st_size, 0, name, binding_of(&s), i};
+    }
+    qsort(m->symbols, m->symbol_count, sizeof *m->symbols, by_address);
+    for (size_t i = 0; i < m->symbol_count; i++) {
+        if (reach < m->symbols[i].to) reach = m->symbols[i].to;
+        m->symbols[i].reach = reach;
+    }
+}
+
+/* Returns 1 if a symbol names an address better than another one that contains it, too. A local
+   symbol is the worst. Then the symbol that begins later is better, then the one that ends
+   earlier. */
+static int is_better(const symbol *a, const symbol *than) {
+    if ((a->binding == 1) != (than->binding == 1)) return a->binding != 1;
+    if (a->from != than->from) return a->from > than->from;
+    if (a->to != than->to) return a->to < than->to;
+    return a->binding != than->binding ? a->binding > than->binding : a->number < than->number;
+}
+
+/* Returns the name of the symbol that contains an address, or NULL if there is none. */
+static const char *symbol_at(module *m, GElf_Addr address) {
+    const symbol *best = NULL;
+    size_t low = 0, high;
+    if (!m->symbols) read_symbols(m);
+    high = m->symbol_count;
+    while (low < high) { /* finds the first symbol that begins behind the address */
+        const size_t middle = low + (high - low) / 2;
+        if (m->symbols[middle].from <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low-- > 0 && m->symbols[low].reach > address) {
+        const symbol *s = &m->symbols[low];
+        if (s->to > address && (!best || is_better(s, best))) best = s;
+    }
+    return best ? best->name : NULL;
+}
+
 /* Writes the frames of an address, the innermost first, and returns the number of frames. */
-static size_t frames_at(const module *m, Dwarf_Addr address, frame *out) {
+static size_t frames_at(module *m, Dwarf_Addr address, frame *out) {
     Dwarf_Addr bias = 0;
     Dwarf_Die *cu = m->of ? unit_at(m, address, &bias) : NULL;
     size_t n = cu ? frames_in(m, cu, address - bias, out) : 0;
-    GElf_Off into = 0;
-    GElf_Sym symbol;
     const char *name;
     if (!m->of || (n && out[n - 1].function[0])) return n;
-    memset(&symbol, 0, sizeof symbol);
-    name = dwfl_module_addrinfo(m->of, address, &into, &symbol, NULL, NULL, NULL);
-    if (!name || into >= symbol.st_size) return n;
+    name = symbol_at(m, address);
+    if (!name) return n;
     out[0] = frame_of(m, name, n ? out[0].file : NULL, n ? out[0].line : 0);
     return 1;
 }

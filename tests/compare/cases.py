@@ -14,13 +14,15 @@ def found(diff, directory, common, case):
     for side in ("base", "now"):
         with open(os.path.join(directory, side + ".json"), "w") as f:
             json.dump({**common, **case[side]}, f)
-    run = subprocess.run([os.path.abspath(diff), "--json", "base.json", "now.json"], cwd=directory,
-                         capture_output=True, timeout=20)
+    def ended(*options):
+        return subprocess.run([os.path.abspath(diff), *options, "base.json", "now.json"], cwd=directory,
+                              capture_output=True, timeout=20)
+    run, table = ended("--json"), ended()
     rows = [json.loads(line) for line in run.stdout.decode().splitlines()]
     rows = [[r["kind"], None if r["kind"] == "stack" else r["name"], r["state"], r["live"], r["peak"], r["allocated"]]
             for r in rows if r["kind"] != "total"]
     said = [line.split("diff: ", 1)[1] for line in run.stderr.decode().splitlines()]
-    return {"status": run.returncode, "rows": rows, "said": sorted(said)}
+    return {"status": run.returncode, "rows": rows, "said": sorted(said), "answer": table.stdout.decode().split("\n")[2]}
 
 
 def main(diff, directory):
@@ -30,7 +32,7 @@ def main(diff, directory):
     os.makedirs(directory, exist_ok=True)
     for case in all_cases["cases"]:
         rows = [row for kind in KINDS for row in case["rows"] if row[0] == kind]
-        wanted = {"status": 0, "rows": rows, "said": sorted(case["said"])}
+        wanted = {"status": 0, "rows": rows, "said": sorted(case["said"]), "answer": case["answer"]}
         got = found(diff, directory, all_cases["common"], case)
         for key in wanted:
             if got[key] != wanted[key]:

@@ -42,11 +42,15 @@ async function open(name, { hash = '', fresh = false, ...options } = {}) {
     if (hash) await page.goto('about:blank'); // else it may be a jump within the page that was shown
     await page.goto('file://' + path.join(dir, name + '.html') + hash);
     if (options.javaScriptEnabled !== false)
-        await page.waitForFunction(() => performance.getEntriesByName('interactive').length > 0);
+        await page.waitForFunction(() => performance.getEntriesByName(document.getElementById('report').hidden ? 'interactive' : 'complete').length > 0);
     return page;
 }
 
 const drawn = page => page.waitForFunction(() => performance.getEntriesByName('complete').length > 0);
+const cardsOf = async page => { // opens the rows of all devices, and returns what their cards say
+    await page.$$eval('#devices .toggle', all => all.forEach(b => b.click()));
+    return page.$$eval('article.card', all => all.map(c => c.textContent.replace(/\u00a0/g, ' ')));
+};
 const frame = page => page.evaluate(() => new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r))));
 const range = page => page.$eval('#lanes canvas', c => [Number(c.dataset.from), Number(c.dataset.to)]);
 const tip = page => page.$eval('#tip', t => t.hidden ? '' : t.textContent);
@@ -105,6 +109,7 @@ tests['the numbers are those of the profile'] = async () => {
     const of = await page.evaluate(list => list.map(n => bytes(n)), [0, 1, 1023, 1024, 1536, 1073741824, 1048575, 12.5 * 1048576, -2048]);
     assert.deepStrictEqual(of, ['0 B', '1 B', '1023 B', '1 KiB', '1.5 KiB', '1 GiB', '1 MiB', '12.5 MiB', '−2 KiB']);
     assert.strictEqual(await page.$eval('#overview dd span', e => e.title), raw.total.allocated.toLocaleString('en') + ' bytes');
+    await cardsOf(page);
     const card = await page.$eval('#devices .card .sum', e => e.textContent.replace(/\u00a0/g, ' '));
     const [total, free, self, rest] = card.match(/[\d.]+ [KMGT]?i?B/g).map(amount);
     assert(Math.abs(total - free - self - rest) < total / 500, card);
@@ -190,7 +195,7 @@ tests['what the ring has lost is a gap'] = async () => {
 
 tests['a place has the bytes and the tags of all devices it is made of'] = async () => {
     const page = await open('shared');
-    const cards = await page.$$eval('article.card', all => all.map(c => c.textContent.replace(/\u00a0/g, ' ')));
+    const cards = await cardsOf(page);
     const card = name => cards.find(c => c.startsWith(name));
     assert.match(card('cpu'), /16 GiB = 8 GiB free \+ 4\.25 GiB recorded here \+ 3\.75 GiB unaccounted: recorded here is also what is on pinned, the rest of this process 0 B\./);
     assert.match(card('cpu'), /staging2\.5 GiBheap1 GiBuntagged768 MiB/);
@@ -201,7 +206,7 @@ tests['a place has the bytes and the tags of all devices it is made of'] = async
 
 tests['a device has the driver’s context and names the other processes'] = async () => {
     const page = await open('rich');
-    const cards = await page.$$eval('article.card', all => all.map(c => c.textContent.replace(/\u00a0/g, ' ')));
+    const cards = await cardsOf(page);
     const card = cards.find(c => c.startsWith('cuda:0'));
     assert.match(card, / recorded here \+ 300 MiB driver’s context [+−] [\d.]+ \wiB unaccounted/);
     assert.match(card, /others [\d.]+ MiB \(pid 4711 <b>python3 600 MiB, pid 12 1 MiB\)/);
@@ -394,11 +399,11 @@ tests['light, dark and the toggle between them'] = async () => {
 tests['a profile that is dropped replaces the one shown'] = async () => {
     const page = await open('empty');
     await dropFile(page, 'profile.json', fs.readFileSync(path.join(dir, 'small.json'), 'utf8'));
-    await page.waitForSelector('#devices .card');
+    await page.waitForSelector('#devices td');
     assert.match(await page.textContent('#overview'), /13\.\d+ GiB/);
     assert.match(await page.title(), /pid 4711/);
     await page.setInputFiles('#file', path.join(dir, 'crowd.json'));
-    await page.waitForFunction(() => document.querySelector('#devices').textContent.includes('250 devices'));
+    await page.waitForFunction(() => document.querySelector('#devices').textContent.includes('of 250'));
     assert.deepStrictEqual(faults, []);
     await page.close();
 };
@@ -412,7 +417,7 @@ tests['what is no profile is answered with a reason, and what was shown stays'] 
         await page.waitForFunction(wanted => new RegExp(wanted).test(document.querySelector('#message').textContent),
             'other\\.json is not a profile.*' + said); // the file is read after the drop
     }
-    assert(await page.isVisible('#devices .card'));
+    assert(await page.isVisible('#devices td'));
     await dropFile(page, 'bare.json', '{"schema":"memlord/2"}');
     assert.match(await page.textContent('#message'), /bare\.json says .* no devices.*still the one before/);
     await dropFile(page, 'good.json', '{"schema":"memlord/2","devices":[]}');
@@ -494,14 +499,16 @@ tests['the page begins with what there is to say, and first with what is bad'] =
     const page = await open('rich');
     assert.deepStrictEqual(await answers(page), [
         'Out of memory, cuda:0: 9 GiB wanted with 13.72 GiB live at grow src/cache.c:7, 2 failed',
-        'Over a limit, cuda:0: 13.72 GiB of 8 GiB', '… and 2 more, 9 MiB',
+        'Over a limit, cuda:0: 13.72 GiB of 8 GiB',
+        'Over a limit: and 2 more, 9 MiB',
         'Leaks since mark 2: 45 MiB in 306 blocks, 12 MiB of them cuda:0  load_layer src/load.c:91',
         'Biggest holder, cuda:0: tag weights 87.5 %, site load_layer src/load.c:91 87.5 % of 13.72 GiB']);
     const order = await page.$$eval('#overview .body > *', all => all.map(e => e.className));
-    assert.deepStrictEqual(order, ['answers', 'figures']);
+    assert.deepStrictEqual(order, ['who', 'answers', '', 'bands', 'figures']);
+    assert.match(await page.textContent('.who'), /^pid 4711host=a1,model=llama-8bsince 2026-11-21 06:59:5\d UTCfor 9\.18 sMemLord 0\.3\.0$/);
     await drawn(page);
     assert.strictEqual(await page.$eval('section:last-of-type', e => e.id), 'about');
-    assert.match(await page.textContent('#about'), /process4711/);
+    assert.match(await page.textContent('#about'), /written2026-11-21T/);
     assert.doesNotMatch(await page.textContent('#about'), /61 ns/);
     await page.close();
 };
@@ -547,6 +554,7 @@ tests['a sentence leads to its table, and the table shows that alone'] = async (
     const page = await open('rich');
     await drawn(page);
     const all = (await cells(page, 'sites', 1)).length;
+    await page.click('#overview summary');
     await page.click('.answers a:has-text("kv_cache"), .answers a:has-text("weights")');
     assert.deepStrictEqual(await cells(page, 'tags', 1), ['weights']);
     assert.deepStrictEqual([...new Set(await cells(page, 'blocks', 2))], ['weights']);
@@ -577,7 +585,7 @@ tests['an address opens the page with its choice, and one that is none does no h
         const page = await open('rich', { hash });
         await drawn(page);
         assert.deepStrictEqual(faults, [], hash);
-        assert(await page.isVisible('#devices .card'));
+        assert(await page.isVisible('#devices td'));
         await page.close();
     }
 };
@@ -700,6 +708,8 @@ tests['in a sentence the tag and the site are links, not letters that are like t
         ['100 B wanted with 100 B live at a 1, 1 failed', null, { file: '', function: 'a 1', line: 0 }, 'a 1'],
         ['100 B in 1 block, 100 B of them cpu in a  a x.c:1', null, { file: 'x.c', function: 'a', line: 1 }, 'a x.c:1'],
         ['tag aa... 75 % of 100 B', 'aab', null],
+        ['100 B, tag a 75 %, site load x.c:3 75 %; 1 B left', 'a', { file: 'x.c', function: 'load', line: 3 }, 'a', 'load x.c:3'],
+        ['tag ag tag grows by 2 MiB a minute since 14:02:07 UTC, 82 % of it at put store.c:41', 'ag tag', { file: 'store.c', function: 'put', line: 41 }, 'ag tag', 'put store.c:41'],
         ['untagged 75 % of 100 B', 'd', { file: '', function: 'g', line: 0 }],
     ]) {
         const page = await open('plain_small');
@@ -793,9 +803,9 @@ tests['of a program that has ended the flame graph opens on the peak'] = async (
     const page = await open('stacked'), ended = JSON.parse(text('stacked')), pressed = () => page.$$eval('#flame button[aria-pressed=true]', all => all.map(b => b.textContent));
     await drawn(page);
     assert.deepStrictEqual(await pressed(), ['Stacks', 'Live']);
-    ended.verdicts = JSON.parse(verdict('peak', 'held the peak', { text: 'site load 100 % of 3 GiB' })).verdicts;
+    ended.verdicts = JSON.parse(verdict('peak', 'peak', { text: '3 GiB, site load 100 %; 0 B left' })).verdicts;
     await dropFile(page, 'ended.json', JSON.stringify(ended));
-    await page.waitForFunction(() => document.querySelector('.answers').textContent.includes('Held the peak'));
+    await page.waitForFunction(() => document.querySelector('.answers').textContent.includes('3 GiB, site load'));
     await page.waitForFunction(() => document.querySelectorAll('#flame button').length);
     assert.deepStrictEqual(await pressed(), ['Stacks', 'Peak']);
     assert.strictEqual(await page.getAttribute('.answers a', 'href'), '#peak');
@@ -832,9 +842,9 @@ tests['the time axis begins with what happened, and has all there was'] = async 
     const page = await open('plain_rich');
     const [from, to, last, end] = await page.evaluate(() => [view.from, view.to, view.profile.events.time[view.profile.events.n - 1], view.end]);
     assert(from === 0 && to > last && to < end * 0.6, `${from} ${to} ${last} ${end}`);
-    await page.click('#memory button:text("All")');
+    await page.click('#overview button:text("All")');
     assert.deepStrictEqual(await page.evaluate(() => [view.from, view.to]), [0, end]);
-    await page.click('#memory button:text("All")');
+    await page.click('#overview button:text("All")');
     assert.deepStrictEqual(await page.evaluate(() => [view.from, view.to]), [from, to]);
     await page.close();
 };
@@ -860,6 +870,7 @@ tests['200 checkpoints are a strip above the chart, one at the cursor a line thr
 tests['the bar of a device has its limit and its pool, and no white gaps for slivers'] = async () => {
     const page = await open('rich');
     const card = '[data-device="cuda:0"]';
+    await cardsOf(page);
     assert.match(await page.getAttribute(card + ' .stack .limit', 'title'), /^limit: 8,589,934,592 bytes/);
     assert.match(await page.getAttribute(card + ' .stack .pool', 'title'), /^pool: 17,179,869,184 bytes/);
     const of = await page.$eval(card + ' .stack', bar => [...bar.querySelectorAll('i')].map(i => [i.offsetWidth / bar.offsetWidth, getComputedStyle(i).boxShadow]));
@@ -1196,7 +1207,7 @@ tests['a page of two profiles says what changed, the largest change first'] = as
     await page.click('#versus button:text("Swap")');
     assert.match(await page.textContent('#versus'), /From the profile shown .*The profile shown is newer than the base: the wrong way round\?/);
     await page.click('#versus button:text("Close")');
-    assert(!await page.isVisible('#versus') && await page.isVisible('#devices .card'));
+    assert(!await page.isVisible('#versus') && await page.isVisible('#devices td'));
     assert.strictEqual(await page.$$eval('#nav a[href="#versus"]', all => all.length), 0);
     await page.close();
 };
@@ -1237,9 +1248,11 @@ tests['what only a comparison says is what tests/compare says'] = async () => {
             const all = Object.fromEntries(kinds.map(kind => [kind, diffRows(base, now, kind)]));
             return { rows: [].concat(...kinds.map(kind => (all[kind] || []).filter(changed).map(r =>
                 [kind, kind === 'stack' ? null : r.name, STATES[r.sides], ...[0, 1, 2].map(m => r.bytes.map(side => known(side[m])))]))),
-            said: diffDoubts({ base: side(base, 'base.json'), now: side(now, 'now.json') }, all).sort() };
+            said: diffDoubts({ base: side(base, 'base.json'), now: side(now, 'now.json') }, all).sort(),
+            answer: diffAnswer({ base: side(base), now: side(now) }, all).replace('−', '-') };
         }, [pair, kinds]);
-        const wanted = { rows: [].concat(...kinds.map(kind => one.rows.filter(r => r[0] === kind))), said: one.said.slice().sort() };
+        if (/by stack/.test(one.answer)) [found, one].forEach(o => { o.answer = o.answer.replace(/by stack: .*, \+/, 'by stack: +'); }); // the page has functions there, diff a place
+        const wanted = { rows: [].concat(...kinds.map(kind => one.rows.filter(r => r[0] === kind))), said: one.said.slice().sort(), answer: one.answer };
         if (JSON.stringify(found) !== JSON.stringify(wanted)) wrong.push([one.name, found, wanted]);
     }
     assert.deepStrictEqual(wrong, []);
@@ -1356,7 +1369,7 @@ tests['a second profile is opened or dropped where the page asks for it; dropped
     assert(!await page.isVisible('#beside'));
     assert.match(await page.textContent('#versus'), /Live bytes are the same\..*no change.*Nothing changed by/);
     await dropFile(page, 'crowd.json', text('crowd'));
-    await page.waitForFunction(() => document.querySelector('#devices').textContent.includes('250 devices'));
+    await page.waitForFunction(() => document.querySelector('#devices').textContent.includes('of 250'));
     assert(!await page.isVisible('#versus')); // it was of the profile before
     assert.deepStrictEqual(faults, []);
     await page.close();
@@ -1385,15 +1398,139 @@ tests['whatever is in two profiles, the comparison is text and does not break'] 
         const page = await open('versus');
         await drawn(page);
         await compareFile(page, name + '.json', text(name));
-        await page.waitForFunction(name => document.querySelector('#versus p').textContent.includes(name), name);
+        await page.waitForFunction(name => document.querySelector('#versus p').textContent.includes(name + '.json'), name);
         if (name === 'sampled') assert.match(await page.textContent('#versus .box'), /± [\d.]+ MiB/);
         if (name === 'large') assert.match(await page.textContent('#versus .alarm'), /large\.json: \d+ stacks are not listed, and count as new or gone\./);
-        for (const b of await page.$$('#versus .group button:not(:disabled)')) await b.click();
+        for (const b of await page.$$('#versus .group:not([hidden]) button:not(:disabled)')) if (await b.isVisible()) await b.click();
         assert.deepStrictEqual(faults, [], name);
         assert.strictEqual(await page.evaluate(() => window.harm), undefined);
         assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), 1280, name);
         await page.close();
     }
+};
+
+tests['the first screen has at most four sentences and the chart, on a phone, too'] = async () => {
+    const profile = JSON.parse(text('rich'));
+    profile.verdicts = Array.from({ length: 9 }, (_, i) => ({ kind: 'leaks', tone: 'bad', head: 'number ' + i, parts: [{ text: 'a sentence that is as long as most sentences of a report are in fact' }] }));
+    for (const [width, height] of [[1280, 800], [768, 1024], [390, 844]]) {
+        const page = await open('rich', { viewport: { width, height } });
+        await dropFile(page, 'many.json', JSON.stringify(profile));
+        await page.waitForFunction(() => /Number 8/.test(document.querySelector('#overview').textContent));
+        await frame(page);
+        const shown = await page.$$eval('.answers li', all => all.filter(li => li.checkVisibility()).length), top = (await (await page.$('.bands canvas')).boundingBox()).y;
+        assert.strictEqual(shown, 4);
+        assert(top < height - 180, `${width}: the chart begins at ${top}`);
+        await page.click('#overview summary:text("5 more")');
+        assert.strictEqual(await page.$$eval('.answers li', all => all.filter(li => li.checkVisibility()).length), 9);
+        await page.close();
+    }
+};
+
+tests['the first chart stacks the largest tags of all devices, and adds up to what was live'] = async () => {
+    const page = await open('plain_small');
+    const seen = await page.evaluate(() => {
+        const b = bands.data, k = b.names.length, n = bands.cells.length / k, end = [...bands.cells.subarray((n - 1) * k)];
+        const live = name => sum(objs(view.profile.raw.tags).filter(t => t.tag === name), t => t.allocated);
+        return [b.names, end.slice(0, -1).map((x, j) => x - live(b.names[j])), end.reduce((u, v) => u + v, 0), view.profile.total.allocated, b.high, Math.max(...[...Array(n).keys()].map(x => bands.cells.subarray(x * k, x * k + k).reduce((u, v) => u + v, 0)))];
+    });
+    assert.deepStrictEqual(seen[0], ['weights', 'kv_cache', 'activations', 'tokenizer', 'staging', 'other tags']);
+    assert.deepStrictEqual(seen[1], [0, 0, 0, 0, 0]);
+    assert.strictEqual(seen[2], seen[3]);
+    assert(seen[4] >= seen[2] && Math.abs(seen[4] - seen[5]) < 1, seen.join());
+    const box = await place(page, '.bands canvas');
+    await page.mouse.move(box.x + box.width / 2, box.y + 80);
+    assert.match(await tip(page), /^2\.\d+ s.*kv_cache[\d.]+ [KMG]iBweights12 GiBlive1[\d.]+ GiB$/);
+    await page.focus('.bands canvas');
+    await page.keyboard.press('ArrowRight');
+    assert.match(await page.textContent('#live'), /weights 12 GiB, live 1[\d.]+ GiB$/);
+    await page.close();
+};
+
+tests['without events the first chart has the tags or sites of the snapshots'] = async () => {
+    const page = await open('plain_small');
+    const seen = await page.evaluate(() => ['tag', 'site'].map(by => {
+        const of = n => by === 'tag' ? { tag: 'a' + n } : { site: { function: 'f' + n, file: 'x.c', line: n } };
+        const list = Array.from({ length: 7 }, (_, n) => Object.assign({ device: 'cpu', bytes: [0, 100 * (n + 1), 0] }, of(n)));
+        const raw = { metadata: { uptime_ns: 4000 }, total: { allocated: 0 }, devices: [{ device: 'cpu', stats: { allocated: 0, peak: 3000 } }],
+            tags: by === 'tag' ? list.map(t => ({ tag: t.tag, device: 'cpu', allocated: 0, peak: t.bytes[1] })) : [],
+            snapshots: [0, 2900, 0].map((total_bytes, i) => ({ time_ns: 1000 * (i + 1), total_bytes })), series: { tags: by === 'tag' ? list : [], sites: by === 'site' ? list : [] } };
+        show(raw);
+        const b = bands.data;
+        return [b.names, b.left, b.high, b.early.find(s => s.time === 2000).levels];
+    }));
+    assert.deepStrictEqual(seen[0], [['a6', 'a5', 'a4', 'a3', 'a2', 'other tags'], 2, 3000, [700, 600, 500, 400, 300, 400]]);
+    assert.deepStrictEqual(seen[1], [[6, 5, 4, 3, 2].map(n => `f${n} x.c:${n}`).concat('other sites'), 2, 3000, [700, 600, 500, 400, 300, 400]]);
+    assert.deepStrictEqual(faults, []);
+    await page.close();
+};
+
+tests['a time that went back, one snapshot, or none, draw what there is'] = async () => {
+    const page = await open('plain_small');
+    const seen = await page.evaluate(() => [[], [5], [9, 3, 7], [0, 0, 0]].map(times => {
+        show({ metadata: { uptime_ns: 10 }, total: { allocated: 8 }, devices: [{ device: 'cpu', stats: { allocated: 8, peak: 8 } }], snapshots: times.map(time_ns => ({ time_ns, total_bytes: 8 })) });
+        return [!!document.querySelector('.bands'), document.body.innerText.includes('could not be drawn')];
+    }));
+    assert.deepStrictEqual(seen, [[false, false], [false, false], [true, false], [true, false]]);
+    assert.deepStrictEqual(faults, []);
+    await page.close();
+};
+
+tests['devices are rows against their capacity, the fullest first, and a row opens its card'] = async () => {
+    const page = await open('rich');
+    assert.deepStrictEqual((await cells(page, 'devices', 1)).slice(0, 2), ['▸ cuda:0', '▸ cpu']);
+    assert.strictEqual(await page.$eval('#devices th[aria-sort=descending]', th => th.textContent), 'Used');
+    assert.strictEqual(await page.$$eval('article.card', all => all.length), 0);
+    await page.click('#devices .toggle');
+    assert.match(await page.textContent('#devices .card'), /^cuda:0.* = .* free \+ .* recorded here/);
+    await page.close();
+};
+
+tests['a flame graph can begin with what allocates, and at main'] = async () => {
+    const page = await open('plain_stacked');
+    await page.click('#flame button:text("Hide above main")');
+    const rows = () => page.evaluate(() => { const c = view.charts.find(c => c.trees && !c.both); return c.tree.nodes[0].byKey.size && [...c.tree.nodes].filter(n => n.depth === 2 && n.size > 0).map(n => n.name); });
+    assert([...new Set(await rows())].includes('main') && !(await rows()).some(name => /libc/.test(name)));
+    await page.click('#flame button:text("Inverted")');
+    assert.deepStrictEqual([...new Set(await rows())].filter(name => name === 'xmalloc'), ['xmalloc']);
+    const whole = await page.evaluate(() => { const c = view.charts.find(c => c.trees && !c.both); return [c.tree.nodes[0].size, c.trees[0].nodes[0].size]; });
+    assert.strictEqual(whole[0], whole[1]);
+    await page.click('#flame summary');
+    assert.match(await page.textContent('#flame tbody'), /xmalloc/);
+    await page.click('#flame button:text-is("Sites")');
+    assert(!await page.isVisible('#flame button:text("Inverted")'));
+    await page.close();
+};
+
+tests['the flame graph has a frame around what the first sentence speaks of'] = async () => {
+    const page = await open('rich'), profile = JSON.parse(text('rich'));
+    const site = profile.sites.find(s => s.site.function === 'kv_open').site;
+    profile.verdicts = [{ kind: 'leaks', tone: 'bad', head: 'leaks', parts: [{ text: 'kv_open', site }] }];
+    delete profile.stacks;
+    const plain = await open('plain_rich');
+    const name = await plain.evaluate(p => { show(p); return spokenOf(view.profile, growTrees([view.profile]).map(t => { weigh(t, 0, false); return t; }).find(t => t.by === 'sites')).name; }, profile);
+    assert.match(name, /^kv_open/);
+    await plain.close();
+    await page.close();
+};
+
+tests['the first stop of the keyboard skips to the report'] = async () => {
+    const page = await open('small');
+    await page.keyboard.press('Tab');
+    assert.strictEqual(await page.evaluate(() => document.activeElement.textContent), 'Skip to the report');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('Tab');
+    assert(await page.evaluate(() => document.activeElement.closest('main') !== null));
+    await page.close();
+};
+
+tests['on paper the total stands at the end, and in forced colours bars keep theirs'] = async () => {
+    const page = await open('small');
+    await page.emulateMedia({ media: 'print' });
+    assert.deepStrictEqual(await page.$eval('#tags tfoot td', td => [getComputedStyle(td).position, getComputedStyle(td.closest('tfoot')).display]), ['static', 'table-row-group']);
+    await page.emulateMedia({ media: null, forcedColors: 'active' });
+    assert.strictEqual(await page.$eval('.bands .swatch', i => getComputedStyle(i).forcedColorAdjust), 'none');
+    await page.emulateMedia({ forcedColors: null });
+    await page.close();
 };
 
 (async () => {

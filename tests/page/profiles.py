@@ -175,6 +175,7 @@ class Run:
                        "more": {"stacks": 0, "alloc_bytes": 0, "allocs": 0, "live_bytes": 0, "at_peak_bytes": 0}},
             "peak_holders": [h for h in self.holders if h],
             "verdicts": [], "mistakes": {"more": 0, "list": []},
+            "series": {"sites": [], "tags": []}, "growth": {"count": 0, "fastest": []},
             "streams": {"count": 0, "more": 0, "largest": [], "rest": {"bytes": 0, "blocks": 0}},
             "leaks": self.leaks(), "scopes": [self.scope(s) for s in self.scopes.values()], "snapshots": self.snaps,
             "operation_allocations": {path: [

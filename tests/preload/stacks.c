@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -231,6 +232,25 @@ static int vforks(void) {
     return failed || !level13(10);
 }
 
+/* Calls `chain` from code that was made at run time. It has a frame pointer and no unwind table, as
+   that of node, Java and LuaJIT. */
+static int from_made_code(void) {
+#if defined(__x86_64__)
+    static const unsigned char code[] = {0x55,             /* push %rbp */
+                                         0x48, 0x89, 0xe5, /* mov %rsp, %rbp */
+                                         0xff, 0xd7,       /* call *%rdi */
+                                         0x5d, 0xc3};      /* pop %rbp; ret */
+    int (*run)(int (*called)(void));
+    void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return 1;
+    memcpy(at, code, sizeof code);
+    memcpy(&run, &at, sizeof run);
+    return mprotect(at, 4096, PROT_READ | PROT_EXEC) || run(chain) || munmap(at, 4096);
+#else
+    return chain();
+#endif
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -240,7 +260,7 @@ int main(int argc, char **argv) {
                  {"signal", signal_stack}, {"rbp", no_frame_pointer},
                  {"files", files},         {"loader", loader},
                  {"forks", forks},       {"vforks", vforks},
-                 {"phases", phases}};
+                 {"phases", phases},      {"made", from_made_code}};
     size_t i;
     for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (argc > 1 && !strcmp(argv[1], kinds[i].name)) return kinds[i].run();

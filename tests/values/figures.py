@@ -523,7 +523,7 @@ def answers(report):
         head = v["head"][0].upper() + v["head"][1:]
         lines += [head + (f", {p['device']}: " if p["device"] else ": ") + p["text"] for p in v["parts"]]
         if v["more"]:
-            lines.append(f"… and {count(v['more'])} more" + (f", {size(v['more_bytes'])}" if v["more_bytes"] else ""))
+            lines.append(f"{head}: and {count(v['more'])} more" + (f", {size(v['more_bytes'])}" if v["more_bytes"] else ""))
     return lines
 
 
@@ -565,10 +565,8 @@ def about(report):
               if m["dropped"][k]]
     n, lost = len(e["list"]), e["lost"]
     return [row + [""] * (3 - len(row)) for row in filter(None, [
-        m["labels"] and ["labels", m["labels"]], ["written", m["generated_at"]],
-        m["program"] and ["program", m["program"]], m["host"] and ["host", m["host"]], ["process", str(m["pid"])],
-        m["started_at"] and ["started", m["started_at"]], m["uptime_ns"] and ["after", duration(m["uptime_ns"])],
-        ["MemLord", report["version"]], ["MemLord’s own memory", size(m["own_bytes"]), exact(m["own_bytes"])],
+        m["program"] and ["program", m["program"]], ["written", m["generated_at"]],
+        ["MemLord’s own memory", size(m["own_bytes"]), exact(m["own_bytes"])],
         not m["sites_enabled"] and ["sites", "off"],
         not m["operation_tracking_enabled"] and ["scopes", "none used"],
         (not m["events_enabled"] or not n) and ["events", "not recorded"],
@@ -591,7 +589,7 @@ def expected(report):
     m = report["metadata"]
     return {
         "title": " · ".join(filter(None, [
-            cut(m["program"], 60) if m["program"] else "MemLord", m["host"] and cut(m["host"], 60), m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])),
+            "MemLord", m["program"] and cut(m["program"], 60), m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])),
         "answers": answers(report),
         "figures": figures(report),
         "cards": [d.card() for d in places[:CARDS]],

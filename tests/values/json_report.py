@@ -6,12 +6,12 @@ import re
 
 import text_report
 from books import Between
-from notation import HOST, PID, PROGRAM, WALL_AT_0, Number, address, average, fixed, moment, shown
+from notation import HOST, PID, PROGRAM, Number, address, average, fixed, moment, shown
 from phases import KINDS, highest
 
 SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "streams", "tags",
             "sites", "stacks", "summary", "peak_holders", "leaks", "mistakes", "moves", "threads", "snapshots",
-            "scopes", "operation_allocations", "operation_summary", "strings", "events",
+            "series", "growth", "scopes", "operation_allocations", "operation_summary", "strings", "events",
             "largest_blocks", "keys", "late peaks")
 MOST_LEAKS, MOST_STACKS, MOST_PARTS, MOST_BLOCKS = 100, 2048, 1024, 100  # in a list
 MOST_PLAIN = 10  # blocks of which the host has said nothing
@@ -248,6 +248,24 @@ def snapshot(ledger, one):
             for u in one.usage}}
 
 
+def series_of(device, kind, row):
+    of = {"tag": shown(subject(row))} if kind == "tags" else {}
+    return {"device": device.name, **of, **({"site": site(subject(row))} if kind == "sites" else {})}
+
+
+def series(ledger):
+    return {kind: [{**series_of(device, kind, row), "bytes": levels} for device, row, levels in ledger.series(kind)]
+            for kind in ("sites", "tags")}
+
+
+def growth(ledger):
+    lines = ledger.growth()
+    return {"count": len(lines), "fastest": [
+        {**series_of(device, kind, row), "bytes_per_minute": rate,
+         "since_ns": ledger.snapshots_shown()[first].time, "snapshots": points,
+         "r2": percent(fit)} for rate, first, points, fit, kind, device, row in lines[:20]]}
+
+
 # -- leaks, moves, threads --
 
 def leaks(ledger):
@@ -423,6 +441,7 @@ def expected(ledger):
         "peak_holders": peak_holders(ledger), "leaks": leaks(ledger), "mistakes": mistakes(ledger), "moves": moves(ledger),
         "threads": threads(ledger),
         "snapshots": [snapshot(ledger, one) for one in ledger.snapshots_shown()],
+        "series": series(ledger), "growth": growth(ledger),
         "scopes": [scope(ledger, one) for one in ledger.scopes],
         "operation_allocations": operations(ledger),
         "operation_summary": operation_summary(ledger), "strings": strings(ledger),

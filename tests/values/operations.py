@@ -495,6 +495,37 @@ def many():
     return s
 
 
+def growing():
+    """A server over two minutes: what grows, by tag, by site and by the percent of a capacity; a
+    sawtooth, a level, and one that grew and stopped."""
+    s = begin(labels=None, depth=0)
+    s.capacity(GPU, 10 * MIB, 2 * MIB, 0, 0)
+    s.sample(GPU)
+    s.snapshots_start(3000)
+    s.tag_begin("level")
+    s.alloc(CPU, 0x10000, 700 * MIB, LOAD)
+    s.tag_end()
+    for i in range(40):
+        s.tag_begin("sessions")
+        s.alloc(CPU, 0x20000 + 64 * i, 5 * MIB + 1000 * (i % 7), (KV, KV, STEP)[i % 3])
+        s.tag_end()
+        s.tag_begin("stopped")
+        if i < 12:
+            s.alloc(CPU, 0x30000 + 64 * i, 9 * MIB, WORK)
+        s.tag_end()
+        s.tag_begin("saw")
+        if i % 10 == 9:
+            for k in range(9):
+                s.free(CPU, 0x40000 + 64 * k, None)
+        else:
+            s.alloc(CPU, 0x40000 + 64 * (i % 10), 30 * MIB, ODD)
+        s.tag_end()
+        s.alloc(GPU, 0x50000 + 64 * i, 4096, None)  # 1 % of the capacity and more, below 1 MiB a minute
+        s.wait(3_000_000_000)
+        s.gc_poll(ALL)
+    return s
+
+
 def leak_much(s):
     """More groups of leaks, and more stacks, than a report lists."""
     for i in range(120):
@@ -608,6 +639,7 @@ def threads():
 
 
 SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs), ("many", many),
+           ("growing", growing),
            ("calls", calls),
            ("queues", queues), ("shortages", shortages), ("samples", samples),
            ("threads", threads))

@@ -7,6 +7,7 @@ SNAPSHOTS = 255    # that are kept
 RUNS_KEPT = 64     # invocations that a thread keeps of a scope
 SCOPE_NAME = 200   # bytes of a name that are kept
 HOLDERS = 16       # tags, and sites, that are kept of a device at its peak
+SERIES = 64        # tags, and sites, that a report follows over its snapshots
 SNAPSHOT_TOP = 10  # blocks that a snapshot keeps
 KINDS = ("alloc", "free", "pend", "move", "arena_add", "arena_sub", "gc", "oom", "scope_begin",
          "scope_end", "checkpoint")
@@ -134,12 +135,45 @@ class Kept:
 
 
 class Snapshot:
-    def __init__(self, time, name, devices, blocks):
+    def __init__(self, time, name, devices, blocks, holdings):
         self.time, self.name = time, name
+        self.holdings = holdings  # by (device, "tags" or "sites"): the largest, as (row or None, bytes)
         self.usage = [Usage(device) for device in devices]
         self.live = sum(u.live for u in self.usage)
         self.count = sum(u.blocks for u in self.usage)
         self.blocks = [Kept(block) for block in blocks]
+
+
+def fitted(points):
+    """The straight line through points by least squares: its slope, and its R2."""
+    n = len(points)
+    mean_t, mean_y = sum(t for t, _ in points) / n, sum(y for _, y in points) / n
+    tt = sum((t - mean_t) ** 2 for t, _ in points)
+    yy = sum((y - mean_y) ** 2 for _, y in points)
+    ty = sum((t - mean_t) * (y - mean_y) for t, y in points)
+    return (ty / tt if tt else 0, ty * ty / tt / yy if tt and yy else 0)
+
+
+def steepest(times, levels, capacity):
+    """The line by which something grows: (bytes a minute, first snapshot, snapshots, R2), or None. Of those
+    whose R2 is the highest, or 0.02 below it, the longest."""
+    if len(times) < 8 or levels[-1] is None:
+        return None
+    found = []
+    for first in range(len(times)):
+        points = [(t, y) for t, y in zip(times[first:], levels[first:]) if y is not None]
+        if levels[first] is None or len(points) < 8 or times[-1] - times[first] < (times[-1] - times[0]) / 2:
+            continue
+        slope, fit = fitted(points)
+        rise, middle = slope * (times[-1] - times[first]), (times[first] + times[-1]) / 2
+        late = [(t, y) for t, y in points if t >= middle]
+        fast = slope >= 1 << 20 or (capacity and rise >= capacity / 100)
+        if fit < 0.8 or slope <= 0 or not fast or fitted(late)[0] < slope / 2:
+            continue
+        if all(y is None or y <= levels[-1] - rise / 2 for y in levels[:first]):
+            found.append((int(slope + 0.5), first, len(points), fit))
+    best = max((line[3] for line in found), default=0)
+    return next((line for line in found if line[3] >= best - 0.02), None)
 
 
 class Holders:
@@ -357,8 +391,49 @@ class Phases:
     # -- snapshots --
 
     def snapshot(self, name):
+        holdings = {(device, kind): self.holdings(rows, device) for device in self.devices
+                    for kind, rows in (("tags", self.tags), ("sites", self.sites)) if rows}
         return Snapshot(self.now - self.started, name, self.devices,
-                        self.largest_blocks(SNAPSHOT_TOP))
+                        self.largest_blocks(SNAPSHOT_TOP), holdings)
+
+    def holdings(self, rows, device):
+        """What the rows of a device hold, and what none of them does, the largest first."""
+        found = [(row, row.live) for row in self.top(rows, device)]
+        left = device.live - sum(row.live for row in rows if row.device is device)
+        found += [(None, left)] if left > 0 else []
+        return sorted(found, key=lambda held: -held[1])[:HOLDERS]
+
+    # -- series: the live bytes of a device, a tag or a site in each snapshot; None is not known --
+
+    def level(self, snapshot, device, kind, row):
+        if kind == "devices":
+            return sum(u.live for u in snapshot.usage if u.device is device)
+        held = snapshot.holdings.get((device, kind), [])
+        return dict(held).get(row, 0 if len(held) < HOLDERS else None)
+
+    def series(self, kind):
+        """(device, row, bytes in each snapshot) of the tags or sites with the most bytes."""
+        snapshots, found = self.snapshots_shown(), []
+        for snapshot in snapshots:
+            for device in self.devices:
+                found += [(device, row) for row, _ in snapshot.holdings.get((device, kind), [])
+                          if (device, row) not in found]
+        found = [(device, row, [self.level(s, device, kind, row) for s in snapshots]) for device, row in found]
+        return sorted(found, key=lambda one: -max(level or 0 for level in one[2]))[:SERIES]
+
+    def growth(self):
+        """What grows: (bytes a minute, index of the first snapshot, snapshots, R2, kind, device, row), the
+        fastest first."""
+        snapshots, found = self.snapshots_shown(), []
+        capacity = {device: line.total for line in self.capacity_lines() for device in self.devices
+                    if line.physical is device.physical and line.total}
+        for device in self.devices:
+            all_of_it = (device, None, [self.level(s, device, "devices", None) for s in snapshots])
+            for kind in "devices", "sites", "tags":
+                for of, row, levels in [all_of_it] if kind == "devices" else self.series(kind):
+                    line = of is device and steepest([s.time / 6e10 for s in snapshots], levels, capacity.get(device))
+                    found += [line + (kind, device, row)] if line else []
+        return sorted(found, key=lambda one: -one[0])
 
     def take_snapshot(self, name):
         self.snapshots.append(self.snapshot(name))

@@ -2,8 +2,8 @@
 and TYPE, and every sample of it with its labels; numbers as they are written."""
 import re
 
-from json_report import WALL_AT_0, rate, site_text
-from notation import HOST, PID, PROGRAM, fixed, shown
+from json_report import rate, site_text
+from notation import HOST, PID, PROGRAM, WALL_AT_0, fixed, shown
 from phases import highest
 
 SUBJECTS = ("families", "devices", "rates", "out of memory", "capacity", "tags", "peak holders",

@@ -28,7 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "page.h")
 MARK, TEXT = "@DATA@", "@TEXT@"
 SCHEMA = "memlord/2"
-SCRIPTS = ("flame.js", "compare.js", "report.js")  # report.js comes last, because it begins the work
+SCRIPTS = ("bands.js", "flame.js", "compare.js", "report.js")  # report.js comes last, because it begins the work
 MINIFIER = "0.17.0"  # the version of esbuild in Debian 12; another version may write another page
 UNCOMPARED = ("events", "strings", "snapshots", "operation_allocations", "operation_summary", "moves", "threads",
               "largest_blocks", "peak_holders")  # the keys that a comparison does not read

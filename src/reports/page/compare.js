@@ -185,7 +185,11 @@ function stackDoubts([base, now]) {
     return said;
 }
 
-const since = p => when(p.raw) ? ` (${text(when(p.raw), 40)})` : '';
+/* Returns where a profile is from. */
+const since = p => {
+    const meta = obj(p.raw.metadata), known = [text(meta.program, 60).replace(/^.*[\\/]/, ''), num(meta.pid) && 'pid ' + meta.pid, text(meta.host, 60) && 'on ' + text(meta.host, 60), text(when(p.raw), 40)].filter(Boolean);
+    return known.length ? ` (${known.join(', ')})` : '';
+};
 const signedFull = n => (n > 0 ? '+' : '') + bytes(n);
 const parted = (by, of) => of > 0 ? ` (${plus(by)}${percent(by / of).replace('-', '−')})` : '';
 
@@ -208,7 +212,7 @@ function diffAnswer(both, rows) {
     const m = measureOf(both), by = totalChange(both, m), name = ['Live bytes', 'The peak', 'Allocated bytes'][m];
     const said = by !== by ? 'How live bytes changed is not known.' : !by ? 'Live bytes are the same.'
         : `${m ? 'Live bytes are the same. ' : ''}${name} ${by > 0 ? 'grew' : 'shrank'} by ${bytes(Math.abs(by))}.`;
-    const compared = kind => (rows[kind] || []).filter(r => !r.strange && changeSize(r, m) > 0);
+    const compared = kind => (rows[kind] || []).filter(r => !r.strange && r.name !== (DIFFS[kind][4] || '(not listed)') && changeSize(r, m) > 0);
     const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => compared(kind).length);
     if (!kind) return said;
     const top = compared(kind).reduce((a, b) => changeSize(b, m) > changeSize(a, m) ? b : a);

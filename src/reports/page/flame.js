@@ -116,8 +116,10 @@ function growStacks(tree, p, side, strange) {
     const stacks = stacksOf(p.raw);
     if (!stacks) return;
     for (const row of stacks.list) {
-        let node = underDevice(tree, row.device);
-        for (const frame of strangePath(row.path, strange)) node = childOf(tree, node, frame.key, frame);
+        let node = underDevice(tree, row.device), path = strangePath(row.path, strange);
+        const main = tree.how.main ? path.findIndex(f => f.name === 'main') : -1;
+        path = path.slice(Math.max(main, 0));
+        for (const frame of tree.how.inverted ? path.reverse() : path) node = childOf(tree, node, frame.key, frame);
         if (!row.path.length) node = childOf(tree, node, '\n', { name: '(no stack)' });
         addTo(tree, node, side, [row.live_bytes, tree.atPeak ? row.at_peak_bytes : row.peak_bytes, row.alloc_bytes].map(num));
         node.allocs += side ? zero(row.allocs) : 0;
@@ -196,15 +198,18 @@ function growSites(tree, p, side, strange) {
 
 const GROW = { stacks: growStacks, scopes: growScopes, tags: growTags, sites: growSites };
 
-/* Returns the trees of one profile, or of two profiles, the first of which is the base. */
+/* Returns the trees of one profile, or of two profiles, the first of which is the base. `how` of a tree says
+   what is done to stacks: `main` leaves out what calls main, `inverted` begins with the function that
+   allocates. */
 function growTrees(profiles) {
     const strange = profiles.length < 2 ? [] : strangers(profiles.map(p => p.raw));
     const devices = new Set([].concat(...profiles.map(p => objs(p.raw.devices).map(d => d.device))));
-    return Object.keys(GROW).map(by => {
-        const tree = Object.assign(newTree(), { by, split: devices.size > 1, atPeak: profiles.every(hasAtPeak[by]) });
+    const grow = (by, how) => {
+        const tree = Object.assign(newTree(), { by, how, split: devices.size > 1, atPeak: profiles.every(hasAtPeak[by]), again: how => grow(by, how) });
         profiles.forEach((p, i) => GROW[by](tree, p, profiles.length < 2 ? 1 : i, strange[i]));
         return tree;
-    }).filter(tree => tree.nodes.length > 1);
+    };
+    return Object.keys(GROW).map(by => grow(by, {})).filter(tree => tree.nodes.length > 1);
 }
 
 /* Computes the sizes and places of all nodes for one measure. A box is as wide as the bytes under it. In
@@ -456,12 +461,16 @@ function flameCanvas(chart) {
         keydown: e => flameKey(chart, e), blur: hideTip });
 }
 
+const LISTED = 20; // the rows of the table below a flame graph
+
 function flameTable(chart) {
-    const rows = flattened(chart.tree).slice(0, 20);
+    const upright = chart.tree.how.inverted ? chart.tree.again({ main: chart.tree.how.main }) : chart.tree;
+    if (upright !== chart.tree) weigh(upright, chart.measure, chart.both);
+    const all = flattened(upright), rows = all.slice(0, LISTED);
     return table([['Function', 'text', r => r.name, { keep: true }], ['Place', 'text', r => r.place === r.name ? '' : r.place, { mono: true }],
         ['Self', 'bytes', r => r.self, { share: true }], ['Total', 'bytes', r => r.total, { share: true }],
         ['Share', 'share', r => r.total / (chart.tree.nodes[0].size || 1)],
-        ['Change', 'signed', r => chart.both ? r.change : null, { tone: true }]], rows, { name: 'functions', sort: 'Self' });
+        ['Change', 'signed', r => chart.both ? r.change : null, { tone: true }]], rows, { name: 'functions', sort: 'Self', of: all.length });
 }
 
 /* Returns sentences about what the picture does not show. */
@@ -491,15 +500,22 @@ function flameGraph(p, trees, both, measure) {
     chart.path = el('ol.path', { 'aria-label': 'Path to what is shown' });
     chart.says = el('output');
     const words = el('p.keys'), rows = el('div'), note = el('details', { toggle: () => note.open && fill(rows, flameTable(chart)) },
-        el('summary', 'As a table: the first 20'), rows);
+        el('summary', `As a table: the first ${LISTED}`), rows);
     const find = el('input', { type: 'search', placeholder: 'Search', 'aria-label': 'Search the ' + chart.label.toLowerCase(), input: () => searchFlame(chart, find.value) });
     const by = trees.map(tree => button(tree.by[0].toUpperCase() + tree.by.slice(1), () => { chart.tree = tree; show(); }));
     const of = MEASURES.map((name, m) => button(name[0].toUpperCase() + name.slice(1), () => { chart.measure = m; show(); }));
+    const how = { inverted: 'Inverted', main: 'Hide above main' }, views = Object.keys(how).map(key => button(how[key], () => {
+        chart.tree = chart.tree.again(Object.assign({}, chart.tree.how, { [key]: !chart.tree.how[key] }));
+        show();
+    }));
+    const tools = el('span.group', ...views);
     function show() {
+        tools.hidden = chart.tree.by !== 'stacks';
+        Object.keys(how).forEach((key, i) => views[i].setAttribute('aria-pressed', String(!!chart.tree.how[key])));
         if (!chart.tree.has[chart.measure]) chart.measure = 0;
         weigh(chart.tree, chart.measure, both);
         chart.selected = null;
-        trees.forEach((tree, i) => by[i].setAttribute('aria-pressed', String(tree === chart.tree)));
+        trees.forEach((tree, i) => by[i].setAttribute('aria-pressed', String(tree.by === chart.tree.by)));
         of.forEach((b, m) => {
             b.setAttribute('aria-pressed', String(m === chart.measure));
             b.disabled = !chart.tree.has[m];
@@ -513,17 +529,26 @@ function flameGraph(p, trees, both, measure) {
     show();
     view.charts.push(chart);
     chart.print = () => { note.open = true; fill(rows, flameTable(chart)); };
-    return Object.assign(chart, { element: el('div', el('div.tools', el('span.group', ...by), el('span.group', ...of), find, chart.says),
+    return Object.assign(chart, { element: el('div', el('div.tools', el('span.group', ...by), el('span.group', ...of), tools, find, chart.says),
         chart.path, el('div.flame', chart.canvas), words, note) });
 }
 
 window.addEventListener('beforeprint', () => view.charts.forEach(chart => chart.print && chart.print()));
+
+/* Returns the largest box of what the first sentence of the report speaks of: its site, or else its tag. Returns
+   null if the graph has no such box. */
+function spokenOf(p, tree) {
+    const part = obj(objs(obj(objs(p.raw.verdicts)[0]).parts)[0]), site = siteKey(part.site), tag = text(part.tag);
+    const is = pick => !!pick && (pick.kind === 'site' ? pick.value === site : pick.kind === 'tag' ? pick.value === tag : pick.value === text(obj(part.site).function));
+    return site || tag ? tree.nodes.filter(n => n.size > 0 && is(n.pick)).reduce((a, n) => a && a.size >= n.size ? a : n, null) : null;
+}
 
 function showFlame(p, body) {
     const trees = growTrees([p]);
     if (!trees.length) return false;
     const chart = flameGraph(p, trees, false, objs(p.raw.verdicts).some(v => v.kind === 'peak') ? 1 : 0); // 1: the peak, because what is left at the end of a program tells little
     fill(body, chart.element);
+    chart.selected = spokenOf(p, chart.tree);
     redraw();
     return true;
 }

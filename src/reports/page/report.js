@@ -646,8 +646,8 @@ function look(from, to) {
     view.from = clamp(from, 0, view.end - span);
     view.to = view.from + span;
     redraw();
-    const all = view.to - view.from > view.end * 0.999999;
-    $('range').textContent = all ? 'all ' + duration(view.end)
+    const all = view.to - view.from > view.end * 0.999999, range = $('range');
+    if (range) range.textContent = all ? 'all ' + duration(view.end)
         : `${duration(span)} from ${instant(view.from, span / 100)}, of ${duration(view.end)}`;
 }
 
@@ -1194,7 +1194,7 @@ function showTimeline(p, body) {
         redraw();
     }, { 'aria-pressed': 'false', title: 'Red grew, green shrank' });
     timeline.tones = false;
-    fill(body, el('div.tools', tones), box, el('p.keys', `${many(s.n, 'invocation')} on ${many(s.threads.length, 'thread')}. ${late}`));
+    fill(body, view.charts.includes(bands) ? null : rangeTools(), el('div.tools', tones), box, el('p.keys', `${many(s.n, 'invocation')} on ${many(s.threads.length, 'thread')}. ${late}`));
     return true;
 }
 
@@ -1597,7 +1597,7 @@ function composition(d) {
 
 const limitOf = d => zero(d.capacity.limit) || zero(d.stats.limit);
 
-/* Draws the parts as one bar. A part that is narrower than a gap has no gap beside it. The host's pool is
+/* Returns the parts as one bar. A part that is narrower than a gap has no gap beside it. The host's pool is
    a frame around the bytes that it reserved, and the limit is a line. */
 function stackedBar(made, d) {
     const pool = zero(d.stats.reserved), limit = limitOf(d), parts = sum(made.shown, s => Math.max(s.bytes, 0));
@@ -1616,10 +1616,15 @@ function stackedBar(made, d) {
         mark.style.width = Math.min(size / whole, 1) * 100 + '%';
         if (size <= whole) bar.append(mark);
     }
-    const words = { pool: 'reserved by the host’s pool', limit: 'limit' };
-    return el('div', bar, el('ul.legend', ...made.shown.map(s =>
+    return bar;
+}
+
+/* Returns the bar with the names and bytes of its parts. */
+function barWithLegend(made, d) {
+    const marks = [['pool', zero(d.stats.reserved), 'reserved by the host’s pool'], ['limit', limitOf(d), 'limit']].filter(m => m[1] > 0);
+    return el('div', stackedBar(made, d), el('ul.legend', ...made.shown.map(s =>
         el('li', paint(el('i'), s), el('span', { title: s.name }, s.tag ? link(s.name, '', 'tag', s.name) : s.name), sized(s.bytes))),
-    ...marks.map(([kind, size]) => el('li', el('i.' + kind), el('span', words[kind]), sized(size)))));
+    ...marks.map(([kind, size, words]) => el('li', el('i.' + kind), el('span', words), sized(size)))));
 }
 
 function capacityWords(d, made) {
@@ -1689,39 +1694,35 @@ function card(d) {
     const made = composition(d), oom = obj(d.source.last_oom);
     return el('article.card', { 'data-device': d.name },
         el('header', el('h3', d.name), el('span.soft', { title: d.label }, d.label), el('b', sized(num(d.stats.allocated)))),
-        stackedBar(made, d), el('p.sum', capacityWords(d, made)), deviceFacts(d),
+        barWithLegend(made, d), el('p.sum', capacityWords(d, made)), deviceFacts(d),
         el('div.charts', sizeBars(d), lifeBars(d)),
         d.source.last_oom ? el('p.bad', `The last request without memory wanted ${bytes(num(oom.bytes))} with ` +
             `${bytes(num(oom.live))} live${oom.site ? ', at ' + siteText(oom.site) : ''}.`) : null);
 }
 
+/* Shows a row for each device, the fullest first, and its card when the row is opened. */
 function showDevices(p, body) {
-    if (!p.devices.length) return false;
-    const list = byPeak(p), grid = el('div.cards');
-    let shown = 0;
-    const more = button(`More of ${count(list.length)} devices`, () => {
-        grid.append(...list.slice(shown, shown + 12).map(card));
-        shown += 12;
-        more.parentElement.hidden = shown >= list.length;
-    });
-    fill(body, grid, el('p.tools', more));
-    more.click();
-    return true;
+    const used = d => { const total = num(d.capacity.total), free = num(d.capacity.free); return total > 0 && free !== null ? (total - free) / total : null; };
+    return showTable(byPeak(p), body, [
+        ['Device', 'text', d => d.name, { full: d => d.label || d.name }], ['Label', 'text', d => d.label],
+        B('Live', 'live', { share: true, get: d => num(d.stats.allocated) }), ['Peak', 'bytes', d => d.height],
+        ['Used', 'share', used], ['By what', 'share', used, { brief: d => used(d) === null ? '–' : stackedBar(composition(d), d), full: () => null }], ['Capacity', 'bytes', d => num(d.capacity.total)], ['Limit', 'bytes', d => limitOf(d) || null],
+    ], { name: 'devices', sort: p.devices.some(d => used(d) !== null) ? 'Used' : 'Peak', inner: (d, ask) => ask || card(d), inside: 'Details of the device' });
 }
 
 // -- overview --
 
 // These records are bounded, so they are overwritten or thinned out. That is no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
-const TOLD = new Map([['leaks', 'leaks'], ['peak', 'peak'], ['mistakes', 'mistakes']]); // the sections that kinds of verdicts lead to; the other kinds lead to the devices
+const TOLD = new Map([['leaks', 'leaks'], ['peak', 'peak'], ['growth', 'memory'], ['mistakes', 'mistakes']]); // the sections that kinds of verdicts lead to; the other kinds lead to the devices
 
 /* Returns the words of a part of a verdict, with its tag and its site as links if they are not cut. A tag
-   stands first, after the word 'tag'. A site stands after 'site', 'at' or two spaces. */
+   stands after the word 'tag', before the site. A site stands after 'site', 'at' or two spaces. */
 function linked(part) {
     const words = text(part.text, 2000), tag = text(part.tag), site = siteText(part.site).replace('  ', ' ');
-    const end = tag && words.startsWith(`tag ${tag} `) ? 4 + tag.length : 0;
+    const from = tag ? (' ' + words).indexOf(` tag ${tag} `) + 4 : 3, end = from > 3 ? from + tag.length : 0;
     const at = most(['site ', 'at ', '  '].filter(before => site && words.includes(before + site)), before => words.lastIndexOf(before + site) + before.length);
-    const out = end ? ['tag ', link(tag, 'tags', 'tag', tag)] : [];
+    const out = end ? [words.slice(0, from), link(tag, 'tags', 'tag', tag)] : [];
     if (at <= end) return [...out, words.slice(end)];
     return [...out, words.slice(end, at), link(site, 'sites', 'site', siteKey(part.site)), words.slice(at + site.length)];
 }
@@ -1733,21 +1734,35 @@ const older = raw => `written by MemLord ${text(raw.version, 20) || '(unknown)'}
 function verdicts(p) {
     if (!Array.isArray(p.raw.verdicts)) return [['odd', `This profile was ${older(p.raw)}.`]];
     return [].concat(...objs(p.raw.verdicts).map(v => {
-        const head = text(v.head), tone = v.tone === 'bad' || v.tone === 'odd' ? v.tone : '';
-        const list = objs(v.parts).map(part => [tone, link(head.slice(0, 1).toUpperCase() + head.slice(1), TOLD.get(v.kind) || 'devices'),
+        const words = text(v.head), tone = v.tone === 'bad' || v.tone === 'odd' ? v.tone : '';
+        const head = words.slice(0, 1).toUpperCase() + words.slice(1);
+        const list = objs(v.parts).map(part => [tone, link(head, TOLD.get(v.kind) || 'devices'),
             typeof part.device === 'string' ? `, ${text(part.device)}: ` : ': ', ...linked(part)]);
-        return zero(v.more) ? [...list, ['', `… and ${count(v.more)} more${zero(v.more_bytes) ? ', ' + bytes(v.more_bytes) : ''}`]] : list;
+        return zero(v.more) ? [...list, [tone, `${head}: and ${count(v.more)} more${zero(v.more_bytes) ? ', ' + bytes(v.more_bytes) : ''}`]] : list;
     }));
 }
 
 /* Returns the bytes of a device's arena that no tag has. In a profile of 0.4, arenas have no tags. */
 const untaggedArena = d => zero(d.arena_untagged === undefined ? d.arena : d.arena_untagged);
 
+const SENTENCES = 4; // the others are one click away
+
+/* Returns the line that says what the report is of. */
+function titleLine(p) {
+    const meta = p.meta, program = text(meta.program, 80).replace(/^.*[\\/]/, ''), ran = num(meta.uptime_ns);
+    const began = text(meta.started_at, 40) || ran !== null && typeof meta.generated_at === 'string' && isFinite(Date.parse(meta.generated_at)) &&
+        new Date(Date.parse(meta.generated_at) - ran / 1e6).toISOString().replace('T', ' ').replace(/\..*/, ' UTC');
+    return el('p.who', program && el('b', program), ...[num(meta.pid) && 'pid ' + meta.pid, text(meta.host, 60) && 'on ' + text(meta.host, 60), text(meta.labels, 200),
+        began && 'since ' + began, ran !== null && 'for ' + duration(ran), p.raw.version && 'MemLord ' + text(p.raw.version, 20)].filter(Boolean).map(words => el('span', words)));
+}
+
 function showOverview(p, body) {
     const t = p.total, several = p.devices.length > 1, together = most(p.snapshots, s => s.bytes);
     const figure = (name, value, small) => el('div', el('dt', name), el('dd', value, small && el('small', small)));
-    const list = p.devices.length ? verdicts(p) : [];
-    fill(body, list.length ? el('ul.answers', ...list.map(([tone, ...words]) => el('li', { class: tone || null }, ...words))) : null,
+    const list = (p.devices.length ? verdicts(p) : []).map(([tone, ...words]) => el('li', { class: tone || null }, ...words));
+    const more = list.splice(SENTENCES);
+    fill(body, titleLine(p), list.length && el('ul.answers', ...list), more.length && el('details', el('summary', `${more.length} more`), el('ul.answers', ...more)),
+        bandChart(p),
         p.devices.length ? el('dl.figures',
             figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
             figure(several ? 'Peaks, added up' : 'Peak', sized(several ? sum(p.devices, d => d.height) : p.devices[0].height),
@@ -1762,10 +1777,7 @@ function showOverview(p, body) {
 function showAbout(p, body) {
     const meta = p.meta, e = p.events, dropped = obj(meta.dropped);
     const passed = PASSED.filter(key => zero(dropped[key])).map(key => count(dropped[key]) + ' ' + key.replace('_', ' '));
-    fill(body, facts([text(meta.labels) && ['labels', text(meta.labels)], meta.generated_at && ['written', text(meta.generated_at)],
-        meta.program && ['program', text(meta.program)], meta.host && ['host', text(meta.host)], num(meta.pid) && ['process', String(meta.pid)],
-        meta.started_at && ['started', text(meta.started_at)], num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)],
-        p.raw.version && ['MemLord', text(p.raw.version)],
+    fill(body, facts([text(meta.program) && ['program', text(meta.program, 2000)], meta.generated_at && ['written', text(meta.generated_at)],
         num(meta.own_bytes) !== null && ['MemLord’s own memory', bytes(meta.own_bytes), exact(meta.own_bytes)],
         meta.sites_enabled === false && ['sites', 'off'], meta.operation_tracking_enabled === false && ['scopes', 'none used'],
         (meta.events_enabled === false || !e.n) && ['events', 'not recorded'],
@@ -1776,13 +1788,14 @@ function showAbout(p, body) {
 
 // -- the page --
 
-const DRAW = Object.assign({ overview: showOverview, devices: showDevices, memory: showMemory, timeline: showTimeline, peak: showPeak, flame: showFlame }, TABLES, { about: showAbout });
+const DRAW = Object.assign({ overview: showOverview, devices: showDevices, flame: showFlame, memory: showMemory, timeline: showTimeline, peak: showPeak }, TABLES, { about: showAbout });
 
 /* Draws a section. If that fails, the section says so, and the other sections are drawn all the same. */
 function drawSection(id, p) {
-    const section = $(id), body = section.querySelector('.body');
+    const section = $(id), body = section.querySelector('.body'), charts = view.charts.length;
     try {
         section.hidden = !DRAW[id](p, body);
+        if (view.charts.length > charts) redraw();
     } catch (error) {
         fill(body, el('p.soft', 'This section could not be drawn: ' + text(error.message)));
         section.hidden = false;
@@ -1809,11 +1822,9 @@ function show(raw) {
     nav.textContent = '';
     compareNone();
     for (const id of sections) $(id).hidden = true;
-    sections.splice(0, 5).map(id => drawSection(id, p)).forEach(link);
-    $(view.charts.includes(curves) ? 'memory' : 'timeline').querySelector('.body').prepend(rangeTools());
+    sections.splice(0, 3).map(id => drawSection(id, p)).forEach(link);
     look(...p.fit);
-    document.title = [p.meta.program ? text(p.meta.program, 60) : 'MemLord', p.meta.host && text(p.meta.host, 60), text(p.meta.labels, 60),
-        num(p.meta.pid) && 'pid ' + p.meta.pid].filter(Boolean).join(' · ');
+    document.title = ['MemLord', text(p.meta.program, 60).replace(/^.*[\\/]/, ''), text(p.meta.labels, 60), num(p.meta.pid) && 'pid ' + p.meta.pid].filter(Boolean).join(' · ');
     setTimeout(function next() {
         if (view.profile !== p) return;
         link(drawSection(sections.shift(), p));
@@ -1893,7 +1904,7 @@ listen(window, {
     },
     click: e => {
         const a = e.target.closest && e.target.closest('a[href^="#"]');
-        if (!a || e.button || e.ctrlKey || e.metaKey || e.shiftKey) return;
+        if (!a || a.className === 'skip' || e.button || e.ctrlKey || e.metaKey || e.shiftKey) return;
         e.preventDefault();
         follow(a.getAttribute('href'), true);
     },

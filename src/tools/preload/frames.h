@@ -52,26 +52,6 @@ static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) 
 #define LIBUNWIND_CONTEXT "unw_getcontext"
 #endif
 
-/* Makes libunwind hold no lock while it asks the loader, because a thread that holds the loader's
-   lock may allocate. Also makes it use no descriptors and no malloc. Returns 0 if that is not
-   possible. */
-static int tame_libunwind(void *library, void *start) {
-    static const rebinding calls[] = {{"pipe2", (any_function *)no_pipe},
-                                      {"read", (any_function *)read_no_pipe},
-                                      {"write", (any_function *)write_no_pipe},
-                                      {"syscall", (any_function *)syscall_no_pipe},
-                                      {"__tls_get_addr", (any_function *)own_tls}};
-    enum { NO_CACHE = 0 }; /* then only a cache of each thread remains, which needs no lock */
-    void **space = (void **)dlsym(library, LIBUNWIND("local_addr_space"));
-    void *found = dlsym(library, LIBUNWIND("set_caching_policy"));
-    int (*set_policy)(void *space, int policy);
-    memcpy(&set_policy, &found, sizeof set_policy);
-    if (!dl_iterate_phdr(has_small_tls, start)) return 0;
-    rebind(start, calls, sizeof calls / sizeof calls[0]); /* comes before the first call of
-                                                             libunwind, which starts it */
-    return space && set_policy && !set_policy(*space, NO_CACHE);
-}
-
 /* The functions of libunwind. `backtrace` takes a stack at once; the others walk it, which takes 20
    times as long, and say why it ends. */
 #define CURSOR_BYTES 2048 /* libunwind 1.6 needs 1016 */
@@ -80,7 +60,30 @@ static struct {
     int (*getcontext)(ucontext_t *out);
     int (*init)(void *cursor, ucontext_t *context);
     int (*step)(void *cursor);
+    int (*set_caching_policy)(void *space, int policy);
+    void **space; /* the address space that set_caching_policy is for */
 } libunwind;
+
+static int find_libunwind(void *library) {
+    libunwind.space = (void **)dlsym(library, LIBUNWIND("local_addr_space"));
+    return libunwind.space && find_in(library, "unw_backtrace", &libunwind.backtrace) &&
+           find_in(library, LIBUNWIND_CONTEXT, &libunwind.getcontext) &&
+           find_in(library, LIBUNWIND("init_local"), &libunwind.init) &&
+           find_in(library, LIBUNWIND("step"), &libunwind.step) &&
+           find_in(library, LIBUNWIND("set_caching_policy"), &libunwind.set_caching_policy);
+}
+
+/* Makes libunwind use no descriptors and no malloc. Returns 0 if that is not possible. */
+static int tame_libunwind(void *start) {
+    static const rebinding calls[] = {{"pipe2", (any_function *)no_pipe},
+                                      {"read", (any_function *)read_no_pipe},
+                                      {"write", (any_function *)write_no_pipe},
+                                      {"syscall", (any_function *)syscall_no_pipe},
+                                      {"__tls_get_addr", (any_function *)own_tls}};
+    if (!dl_iterate_phdr(has_small_tls, start)) return 0;
+    rebind(start, calls, sizeof calls / sizeof calls[0]);
+    return 1;
+}
 
 /* Walks the stack of this thread. Returns 1 if the walk ends at the root, 0 if it cannot go on. */
 static __attribute__((noinline)) int walk_to_root(size_t most) {
@@ -114,35 +117,39 @@ static size_t unwind_by_libunwind(void **frames, size_t cap) {
     return n;
 }
 
-#define STACKS_MANY 65536 /* if a stack is taken more often than each so many bytes, the time that
-                             the unwinder takes matters */
-
-/* Returns 1 if so many stacks are taken that the unwinder of libgcc is too slow. */
-static int stacks_are_many(void) {
-    const unsigned long bytes = number_of("MEMLORD_STACK_BYTES");
-    return (bytes && bytes < STACKS_MANY && stack_depth()) || getenv("MEMLORD_SKIP");
-}
-
-static int find_libunwind(void *library) {
-    return find_in(library, "unw_backtrace", &libunwind.backtrace) &&
-           find_in(library, LIBUNWIND_CONTEXT, &libunwind.getcontext) &&
-           find_in(library, LIBUNWIND("init_local"), &libunwind.init) &&
-           find_in(library, LIBUNWIND("step"), &libunwind.step);
+/* Takes the first stack, and lets libunwind take all others if it can. The first call of libunwind
+   starts it, which costs 70 page faults. So a process pays for it only if it needs a stack. Without
+   a cache that all threads share, libunwind holds no lock while it asks the loader. That matters
+   because a thread that holds the loader's lock may allocate. */
+static size_t first_unwind(void **frames, size_t cap) {
+    enum { NO_CACHE = 0 };
+    static int begun;
+    size_t n;
+    if (__atomic_exchange_n(&begun, 1, __ATOMIC_RELAXED)) /* another thread starts libunwind */
+        return unwind_by_libgcc(frames, cap);
+    n = libunwind.set_caching_policy(*libunwind.space, NO_CACHE) ? 0
+                                                                : unwind_by_libunwind(frames, cap);
+    if (n > 2) {
+        __atomic_store_n(&fast_unwind, unwind_by_libunwind, __ATOMIC_RELEASE); /* pairs with
+                                                                                  unwind_or_lose */
+        return n;
+    }
+    __atomic_store_n(&fast_unwind, NULL, __ATOMIC_RELAXED);
+    return unwind_by_libgcc(frames, cap);
 }
 
 /* Opens libunwind before the program begins, because a call of malloc must not wait for the
    loader. */
 static void open_libunwind(void) {
-    void *library, *frames[STACK_DEPTH], *symbol;
+    void *library;
     Dl_info at;
     if (getauxval(AT_SECURE)) return;
     library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
-    symbol = library ? dlsym(library, "unw_backtrace") : NULL;
-    if (symbol && dladdr(symbol, &at) && tame_libunwind(library, at.dli_fbase) &&
-        find_libunwind(library) && libunwind.backtrace(frames, STACK_DEPTH) > 2)
-        __atomic_store_n(&fast_unwind, unwind_by_libunwind, __ATOMIC_RELEASE); /* pairs with
-                                                                                  take_stack */
-    else if (stacks_are_many())
+    if (library && find_libunwind(library) && dladdr(libunwind.space, &at) &&
+        tame_libunwind(at.dli_fbase))
+        __atomic_store_n(&fast_unwind, first_unwind, __ATOMIC_RELEASE); /* pairs with
+                                                                           unwind_or_lose */
+    else if (number_of("MEMLORD_STACK_BYTES") || getenv("MEMLORD_SKIP"))
         add_note("stacks take 20 times as long without ", "libunwind.so.8");
 }
 
@@ -262,21 +269,28 @@ static void read_skips(void) {
 
 /* ------------------------------------------------------------------- what is not seen -- */
 
-/* Notes in the reports which calls do not come through this library. */
-static void name_unseen(void) {
-    static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};
+/* Returns the module whose malloc the program calls, or NULL if that malloc is ours. */
+static const char *other_malloc(void) {
     Dl_info found, ours;
     void *symbol = NULL; /* in a program at a fixed address that takes the address of malloc, the
                             symbol is undefined; it is then an entry of a table that leads to our
                             malloc */
-    size_t i;
 #if !defined(__GLIBC__) /* musl has no dladdr1 */
 #define dladdr1(address, info, entry, flags) dladdr(address, info)
 #endif
-    if (dladdr1(dlsym(RTLD_DEFAULT, "malloc"), &found, &symbol, RTLD_DL_SYMENT) &&
-        dladdr(notes, &ours) && found.dli_fbase != ours.dli_fbase &&
-        !(symbol && ((const ElfW(Sym) *)symbol)->st_shndx == SHN_UNDEF))
-        add_note("not seen: malloc of ", found.dli_fname);
+    if (!dladdr1(dlsym(RTLD_DEFAULT, "malloc"), &found, &symbol, RTLD_DL_SYMENT) ||
+        !dladdr(notes, &ours) || found.dli_fbase == ours.dli_fbase ||
+        (symbol && ((const ElfW(Sym) *)symbol)->st_shndx == SHN_UNDEF))
+        return NULL;
+    return found.dli_fname;
+}
+
+/* Notes in the reports which calls do not come through this library. */
+static void name_unseen(void) {
+    static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};
+    const char *other = other_malloc();
+    size_t i;
+    if (other) add_note("not seen: malloc of ", other);
     if (dlsym(RTLD_DEFAULT, "__asan_init")) add_note("not seen: malloc of ", "AddressSanitizer");
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (dlsym(RTLD_DEFAULT, names[i]))
