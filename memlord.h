@@ -30947,12 +30947,13 @@ static MLI_COLD void mli_text_first(mli_report *r) {
         mli_put_str(r->o, " below\n");
     }
     mli_text_labels(r);
-    mli_text_own(r);
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
+        mli_text_own(r);
         return;
     }
     mli_text_devices(r, MLI_FIRST_DEVICES);
+    mli_text_own(r);
     mli_text_bar(r);
     mli_text_phys_all(r, MLI_FIRST_PHYS);
     mli_text_tags(r, MLI_FIRST_TAGS);

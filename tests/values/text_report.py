@@ -834,11 +834,13 @@ class Report:
             self.put("header", "... and %s below" % more_of(len(self.sentences) - FIRST_SENTENCES, "sentence"))
         if ledger.labels:
             self.put("labels", "labels: " + shown(ledger.labels))
-        self.put("header", "its own memory %s" % bytes_text(ledger.own["TEXT"]))
+        own = "its own memory %s" % bytes_text(ledger.own["TEXT"])
         if not ledger.devices:
             self.put("header", "nothing recorded")
+            self.put("header", own)
             return
         self.devices(FIRST_DEVICES)
+        self.put("header", own)
         self.bar()
         self.capacity(FIRST_PHYSICAL)
         self.tags(FIRST_TAGS)
