@@ -120,7 +120,7 @@ report: ## JSON=profile.json [BASE=]: build/report.html, a saved profile as a pa
 		{ status=$$?; rm -f build/report.html.tmp; exit $$status; }
 	@mv build/report.html.tmp build/report.html && echo 'open build/report.html'
 
-pictures: build/llama build/libmemlord_preload.so | deps-reports ## examples/report/pictures/: README's pictures of the report page, and a sample page
+pictures: build/release/memlord.o build/libmemlord_preload.so | deps-reports ## examples/report/pictures/: README's pictures of the report page, and a sample page
 	@sh tests/page/pictures.sh
 
 # -- the two headers --

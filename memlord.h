@@ -245,9 +245,10 @@
     In a report's table of capacity, which lists physical devices:
 
         used             what the source says, plus what was recorded since its sample, less
-                         what was freed since: see memlord_capacity_source_set
+                         what was freed since: see memlord_capacity_source_set. In TEXT it is
+                         `total` less `free`
         self             live bytes of all devices that share it, without mapped files
-        this process     what else this process holds, as the source says: `context`, the free
+        process          what else this process holds, as the source says: `context`, the free
                          memory of pools, and what was not recorded
         others           the rest of `used`. If the source does not know this process's share,
                          `others` is all that is not self or context
@@ -792,7 +793,9 @@ enum {
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
-    MEMLORD_FLAG_NO_ENV = 64      /* the ledger ignores the environment */
+    MEMLORD_FLAG_NO_ENV = 64,     /* the ledger ignores the environment */
+    MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* no thread takes snapshots: see
+                                             memlord_snapshots_start */
 };
 
 /* The configuration of a ledger. Every field may be 0; its comment says what 0 means. */
@@ -2378,7 +2381,9 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
    with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. The time is that of the ledger's clock. While a clock of the host's stands still no
+   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which much
+   has changed. These snapshots have no blocks. The interval then grows with the ledger's life, so
+   that all of them fit. The time is that of the ledger's clock. While a clock of the host's stands still no
    snapshot is taken. If the clock runs ahead, or the interval changes, the thread notices within a
    second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
@@ -5771,6 +5776,10 @@ struct mli_counters_state {
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
+    mli_u64 look_due;             /* the time of mli_now from which on a publication asks the end of
+                                     its call to look for a due snapshot; 0: never */
+    mli_u64 looks;                /* how many publications there were without a batch, while look_due
+                                     was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
@@ -6147,6 +6156,9 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
    algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
+/* Writes the time of day of a moment in seconds since 1970, as 08:05:00. */
+MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
+
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
@@ -6336,6 +6348,14 @@ MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     mli_put_str(o, "Z");
 }
 
+MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds) {
+    mli_put_digits(o, seconds / 3600 % 24, 10, 2);
+    mli_put_str(o, ":");
+    mli_put_digits(o, seconds / 60 % 60, 10, 2);
+    mli_put_str(o, ":");
+    mli_put_digits(o, seconds % 60, 10, 2);
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     if ((unsigned)d.type >= (unsigned)MLI_TYPE_COUNT) {
         mli_put_str(o, d.type == MEMLORD_ANY ? "all" : "?");
@@ -6505,17 +6525,14 @@ MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uin
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
-   column, and a longer one as two, which is right for most characters. */
+/* Writes a string for JSON, or pads it to a column. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
-    size_t start = o->total;
-    const unsigned char *s = (const unsigned char *)text;
+    const size_t start = o->total;
     if (json) {
         mli_put_json(o, text);
         return;
     }
     mli_put_escaped(o, text, 0, "");
-    for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
     mli_pad(o, o->total - start, width);
 }
 static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sign) {
@@ -9190,6 +9207,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
+/* Sets counters.look_due. */
+MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
+
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
 
@@ -9360,11 +9380,22 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         mli_alert_bands_add(lord, 1);
 }
-/* Requests a band check after a publication that found `live` bytes, if a bound was reached, or if
-   the device's holders are to be noted again. */
+MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
+    mli_u64_store(&lord->counters.look_due, due);
+}
+/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the end
+   of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+static MLI_COLD int mli_look_is_due(memlord *lord) {
+    const uint64_t due = mli_u64_load(&lord->counters.look_due);
+    if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
+    return lord->clock.fn || mli_now() >= due;
+}
+/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands if a
+   bound was reached, of the device's holders if they are to be noted again, and of snapshots. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) || mli_mark_passed(w, &row->published))
+    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
+        mli_mark_passed(w, &row->published) || mli_look_is_due(lord))
         mli_check_request(lord, dev);
 }
 
@@ -23913,8 +23944,7 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
 } mli_device_usage;
 
 /* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
-   `top_blocks` memlord_block_info, with room for MLI_SNAPSHOT_TOP; and the holdings of all
-   devices. */
+   `top_blocks` memlord_block_info; and the holdings of all devices. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
@@ -23924,6 +23954,7 @@ typedef struct mli_snapshot {
                                   periodic */
     uint64_t live, blocks;     /* live bytes and blocks of all devices */
     uint32_t devices;
+    uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
 /* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
@@ -23956,9 +23987,9 @@ MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with its largest tags and sites and the largest
-   blocks. Returns NULL if there is no memory. */
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
+/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks` is
+   1, the largest blocks. Returns NULL if there is no memory. */
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
    freed before mli_snapshots_unpin of the same reader. */
@@ -23974,6 +24005,8 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
+/* Takes the snapshot that is due, if calls take them. Requires: the thread holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
@@ -24022,7 +24055,7 @@ MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint
                                                      uint32_t *n) {
     const mli_device_usage *usage = &mli_snapshot_devices(s)[dev - 1];
     *n = usage->count[book];
-    return (const mli_holding *)(void *)(mli_snapshot_top(s) + MLI_SNAPSHOT_TOP) +
+    return (const mli_holding *)(void *)(mli_snapshot_top(s) + s->room) +
            usage->first[book];
 }
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
@@ -24090,7 +24123,7 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
 }
 /* Copies the lists behind a snapshot. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
-    mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + MLI_SNAPSHOT_TOP), *at = to;
+    mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
     for (i = 0; i < 2 * s->devices; i++, list++) {
         mli_device_usage *usage = &mli_snapshot_devices(s)[i % s->devices];
@@ -24106,10 +24139,11 @@ static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *
 }
 /* Makes a snapshot. The usage of its devices is read before its size is known, so that it comes
    after the lists in `list`. */
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    const uint32_t room = blocks ? MLI_SNAPSHOT_TOP : 0;
     const size_t fixed = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
-                         MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
+                         room * sizeof(memlord_block_info);
     const size_t lists = n * (2 * sizeof(mli_holding_list) + sizeof(mli_device_usage));
     mli_holding_list *list = (mli_holding_list *)mli_own_alloc(lord, lists + !lists);
     mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
@@ -24122,11 +24156,13 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
             s->size = size;
             s->name = kept;
             s->devices = n;
+            s->room = room;
             s->time = time;
             memcpy(mli_snapshot_devices(s), usage, n * sizeof *usage);
             mli_holdings_copy(s, list);
-            s->top_blocks = memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s),
-                                               MLI_SNAPSHOT_TOP);
+            if (room)
+                s->top_blocks = memlord_blocks_top(lord, memlord_device_all(),
+                                                   mli_snapshot_top(s), room);
         }
     }
     mli_own_free(lord, list, lists + !lists);
@@ -24180,10 +24216,16 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. If there is no memory, the snapshot counts as lost. */
+/* Returns 1 if no thread takes snapshots, but the calls themselves. */
+static int mli_snapshots_in_calls(const memlord *lord) {
+    return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
+}
+/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these need a
+   walk of the map. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
-    mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
+    mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
+    mli_snapshot *out = NULL, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
@@ -24261,6 +24303,24 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
+/* When calls take snapshots, the next one is due after the interval, but no earlier than after a 256th
+   of the ledger's life, because more are not kept, and after 64 times as long as this one took. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
+    mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
+    uint64_t step = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
+    uint64_t due = mli_u64_load(&r->due), began, took;
+    if (!step || !mli_snapshots_in_calls(lord) || mli_self.in_host_alloc) return;
+    began = mli_ledger_now(lord);
+    if (began < due || !mli_u64_cas(&r->due, &due, UINT64_MAX)) return;
+    if ((began - lord->started) / 256 > step) step = (began - lord->started) / 256;
+    saver->save(lord, 0);
+    took = mli_ledger_now(lord) - began;
+    if (took < step && took * 64 > step) step = took * 64;
+    mli_u64_store(&r->due, began + step);
+    mli_look_set(lord, mli_now() + step);
+}
+
 /* Runs a recorder's thread. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
@@ -24272,15 +24332,16 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started. If the system gives no thread, safe points
-   save. */
+/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+   gives no thread, safe points save. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
-    if (mli_polling_enabled(r->lord) &&
-        mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
+    const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
+    if (snapshots && mli_snapshots_in_calls(r->lord))
+        mli_look_set(r->lord, 1);
+    else if (mli_polling_enabled(r->lord) &&
+             mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
-                 r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots"
-                                                                             : "export",
-                 "them instead");
+                 snapshots ? "snapshots" : "export", "them instead");
 }
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
@@ -24299,6 +24360,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint32_t seen = mli_u32_exchange(&r->interval, 0);
     mli_helper_stop(&r->helper);
+    if (which == MLI_RECORDER_SNAPSHOTS) mli_look_set(lord, 0);
     if (seen) saver->save(r->lord, 1);
 }
 
@@ -24405,6 +24467,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+    if (mli_snapshots_in_calls(lord)) /* another thread may have been taking a snapshot */
+        mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -24935,6 +24999,7 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
         mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
         mli_holders_check(lord, dev);
+        mli_snapshots_look(lord);
     }
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
@@ -27348,10 +27413,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each verdict is one line
-   with its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters,
-   and leaves that bound in r->out.name_max. */
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+#define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
+
+/* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
+   holds or held most, then what is odd. Writes those from number `first` up to `last`, from 0, and
+   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts names
+   after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
+MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
 /* Writes the verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
@@ -27361,6 +27429,7 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
    first, then mistakes of the host, then detail that was lost. */
+#define MLI_ANOMALIES_SAID 6 /* the most anomalies of a device that a sentence has */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -27419,8 +27488,9 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. A
-   part is composed in r->part_text, and then each format writes it in its own way. Only
+/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. With
+   the head of its kind a part is a sentence of at most 25 words, where a name counts as one. A part
+   is composed in r->part_text, and then each format writes it in its own way. Only
    MLI_FIRST_DEVICES parts of a kind are written. */
 
 /* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
@@ -27429,8 +27499,10 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
+    X(full, "nearly full", "bad")                                                             \
     X(leaks, "leaks since mark", "bad")                                                       \
-    X(peak, "held the peak", "")                                                              \
+    X(growth, "growth", "odd")                                                                \
+    X(peak, "peak", "")                                                                       \
     X(holders, "biggest holder", "")                                                          \
     X(anomalies, "anomalies and drops", "odd")                                                \
     X(mistakes, "mistakes", "odd")                                                            \
@@ -27455,6 +27527,9 @@ typedef struct mli_verdict_writer {
     int lost;        /* 1: some anomalies lost bytes */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
+    size_t sentences;   /* TEXT: how many sentences there were so far */
+    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after the
+                           last, from 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
@@ -27507,8 +27582,15 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_json_composed(o, w->r->part_text);
     mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
 }
-/* Writes a composed part. In TEXT, writes ", cuda:0: " or "; cuda:0: " before it. `device` points
-   to the code of the part's device, or is NULL if the part is about no device. */
+/* Writes the head of a sentence of TEXT. Returns 0 if the sentence is not to be written. */
+static MLI_COLD int mli_sentence_begin(mli_verdict_writer *w) {
+    const size_t number = w->sentences++;
+    if (number < w->first || number >= w->last) return 0;
+    mli_verdict_head(w);
+    return 1;
+}
+/* Writes a composed part. `device` points to the code of the part's device, or is NULL if the part
+   is about no device. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -27516,11 +27598,11 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
         mli_part_json(w, device);
         return;
     }
-    if (w->parts == 1) mli_verdict_head(w);
-    mli_put_str(o, w->parts > 1 ? "; " : device ? ", " : "");
-    if (device) mli_putf(o, "%i", *device);
+    if (!mli_sentence_begin(w)) return;
+    if (device) mli_putf(o, ", %i", *device);
     mli_put_str(o, ": ");
     mli_put_str(o, w->r->part_text);
+    mli_put_str(o, "\n");
 }
 /* Ends a kind: writes how many parts were left out, and how many bytes they have. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
@@ -27528,8 +27610,8 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     mli_out *o = w->r->o;
     if (w->parts && w->json) {
         mli_jsonf(o, "],'more':%ju,'more_bytes':%ju}", more, w->bytes);
-    } else if (w->parts) {
-        if (more) mli_putf(o, "; and %ju more", more);
+    } else if (more && mli_sentence_begin(w)) {
+        mli_putf(o, ": and %ju more", more);
         if (w->bytes) mli_putf(o, ", %jo", w->bytes);
         mli_put_str(o, "\n");
     }
@@ -27538,7 +27620,7 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
 }
 
 /* Writes a verdict such as "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7,
-   1 failed". */
+   1 GiB short, 1 failed". The bytes that were short are those that the device lacked then. */
 static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
@@ -27546,11 +27628,15 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
         const uint32_t dev = (uint32_t)r->top_device[i][1];
         const int device = mli_report_device(r, dev);
         const mli_oom oom = mli_oom_of(r->lord, dev);
+        const mli_phys_line *phys = mli_report_phys(r, dev);
         mli_out *o;
         if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
         if ((o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "%jo wanted with %jo live", oom.bytes, oom.live);
         if (oom.site) mli_putf(o, " at %p", (const void *)oom.site);
+        if (oom.used != UINT64_MAX && phys && phys->total != UINT64_MAX &&
+            mli_add_saturated(oom.used, oom.bytes) > phys->total)
+            mli_putf(o, ", %jo short", mli_add_saturated(oom.used, oom.bytes) - phys->total);
         mli_putf(o, ", %ju failed", r->stat[dev - 1].oom_failures);
         w->site = oom.site;
         mli_part_put(w, &device);
@@ -27586,6 +27672,45 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
+/* Writes who holds a physical device: the largest other process, or all other processes if it is not
+   known, then the largest tag. Leaves out other processes that hold less than this ledger. */
+static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
+    const memlord_capacity sample = mli_phys_sample_of(line->phys);
+    mli_out *o = &w->part;
+    mli_holder_list tags;
+    if (line->others != UINT64_MAX && line->others > line->self) {
+        if (sample.others[0].pid) {
+            char name[32];
+            mli_process_name(w->r->lord, sample.others[0].pid, name, sizeof name);
+            mli_putf(o, "; process %ju %s holds %jo", sample.others[0].pid, name,
+                     sample.others[0].bytes);
+        } else {
+            mli_putf(o, "; other processes hold %jo", line->others);
+        }
+    }
+    mli_holders_list(w->r->lord, line->phys, 0, MLI_BOOK_TAG, &tags);
+    if (!tags.named) return;
+    mli_put_str(o, tags.at[0].kind == MLI_HOLDER_NAMED ? "; tag " : "; ");
+    mli_put_holder(w->r->lord, o, MLI_BOOK_TAG, &tags.at[0]);
+    mli_putf(o, " holds %jo", tags.at[0].bytes);
+    if (tags.at[0].kind == MLI_HOLDER_NAMED) w->tag = (const char *)tags.at[0].subject;
+}
+/* Writes a verdict such as "nearly full, cuda:0: 512 MiB of 24 GiB free; process 77 serve holds
+   20 GiB; tag weights holds 3 GiB". Does so for a physical device that is 95 % full. */
+static MLI_COLD void mli_verdict_full(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->phys_count; i++) {
+        const mli_phys_line *line = &w->r->phys[i];
+        const int device = mli_device_code(line->of.device);
+        mli_out *o;
+        if (line->total == UINT64_MAX || line->free > line->total / 20) continue;
+        if ((o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo of %jo free", line->free, line->total);
+        mli_full_holders(w, line);
+        mli_part_put(w, &device);
+    }
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s) {
     if (s->devices == 1) mli_putf(o, " %i", mli_report_device(r, s->dev));
     if (s->devices > 1) mli_putf(o, " %ju devices", (uint64_t)s->devices);
@@ -27609,6 +27734,65 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
         w->site = mli_leak_site_of(&r->leak_sites, most);
     }
     mli_part_put(w, NULL);
+}
+
+/* Returns 1 if a device has less than a quarter of its peak by now, as at the end of a program. Who
+   holds the rest tells little then. */
+static int mli_peak_tells(const mli_report *r, uint32_t dev) {
+    return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
+}
+
+/* Returns what grows fastest of a device by a book, or NULL. */
+static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
+    size_t i;
+    for (i = 0; i < r->series.growing; i++)
+        if (r->series.grows[i].dev == dev && r->series.grows[i].book == book)
+            return &r->series.grows[i];
+    return NULL;
+}
+/* Writes what grows: "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or, for a device,
+   "it grows". */
+static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series *s) {
+    memlord *lord = w->r->lord;
+    if (s->book == MLI_BOOK_SITE && s->row) {
+        w->site = mli_row_site(lord, s->row);
+        mli_putf(&w->part, "site %p grows", (const void *)w->site);
+    } else if (s->book == MLI_BOOK_TAG && s->row) {
+        w->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
+        mli_putf(&w->part, "tag %s grows", w->tag);
+    } else {
+        mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
+    }
+}
+/* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
+   82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
+   device. */
+static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const int device = mli_report_device(r, dev);
+        const mli_series *site = mli_grower(r, dev, MLI_BOOK_SITE);
+        const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
+        uint64_t seconds;
+        mli_out *o;
+        if (!most && site && site->row) most = site;
+        if (!most) most = mli_grower(r, dev, MLI_BOOK_DEVICE);
+        if (!most || mli_peak_tells(r, dev) || (o = mli_part_begin(w, most->rate)) == NULL)
+            continue;
+        mli_growth_subject(w, most);
+        seconds = (r->lord->started_wall + r->series.snapshot[most->since]->time) / 1000000000u;
+        mli_putf(o, " by %jo a minute since ", most->rate);
+        mli_put_clock(o, seconds);
+        mli_put_str(o, " UTC");
+        if (most->book == MLI_BOOK_TAG && site && site->row) {
+            w->site = mli_row_site(r->lord, site->row);
+            mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
+                     (const void *)w->site);
+        }
+        mli_part_put(w, &device);
+    }
 }
 
 /* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
@@ -27642,7 +27826,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* the tag part names the arena already */
-    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
+    if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
+    if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
             mli_put_str(o, "tag ");
@@ -27675,10 +27860,9 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes a verdict such as "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of
-   2.55 GiB". Does so for a device that has less than a quarter of its peak by now, as at the end of
-   a program, because who holds the rest tells little then. Names the peak, too, if the holders were
-   noted a little below it. */
+/* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12 KiB
+   left". If the holders were noted more than a 64th below the peak, also says of how many
+   bytes the shares are. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -27689,22 +27873,23 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
         const int device = mli_report_device(r, dev);
         const memlord_tag_stat *tag;
         mli_out *o;
-        if (s->allocated >= s->peak / 4 || !mli_holders_get(r->lord, dev, h)) continue;
+        if (!mli_peak_tells(r, dev) || (o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo", s->peak);
+        memset(h, 0, sizeof *h);
+        (void)mli_holders_get(r->lord, dev, h);
         tag = mli_peak_tag(h);
-        if (!(tag || h->sites) || (o = mli_part_begin(w, 0)) == NULL) continue;
         if (tag) {
-            mli_put_str(o, tag->tag ? "tag " : "untagged");
-            if (tag->tag) mli_putf(o, "%s", tag->tag);
+            mli_putf(o, tag->tag ? ", tag %s" : ", untagged", tag->tag);
             mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
             w->tag = tag->tag;
         }
         if (h->sites) {
             w->site = h->site[0].site;
-            mli_putf(o, tag ? ", site %p %g" : "site %p %g", (const void *)w->site,
+            mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
         }
-        mli_putf(o, " of %jo", h->bytes);
-        if (h->bytes < s->peak) mli_putf(o, ", noted below the peak of %jo", s->peak);
+        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64) mli_putf(o, " of %jo", h->bytes);
+        mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);
     }
 }
@@ -27761,9 +27946,11 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
         if (!o) continue;
         column = n = 0;
         while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
-            if (n++) mli_put_str(o, ", ");
+            if (n++ >= MLI_ANOMALIES_SAID) continue;
+            if (n > 1) mli_put_str(o, ", ");
             mli_put_anomaly(o, column, name, v);
         }
+        if (n > MLI_ANOMALIES_SAID) mli_putf(o, ", %ju others", (uint64_t)n - MLI_ANOMALIES_SAID);
         mli_part_put(w, &device);
     }
 }
@@ -27821,35 +28008,41 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before the
-   holders of a peak and of live bytes, because all totals are too low then. */
-static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
+/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before growth,
+   peaks and the holders of live bytes, because all totals are too low then. */
+static MLI_COLD void mli_verdicts_write(mli_verdict_writer *w) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
         MLI_VERDICTS(MLI_X)
 #undef MLI_X
     };
-    mli_verdict_writer w;
     int i;
-    memset(&w, 0, sizeof w);
-    w.r = r;
-    w.json = json;
-    w.lost = r->total.dropped_allocs != 0;
+    w->lost = w->r->total.dropped_allocs != 0;
     for (i = 0; i < MLI_VERDICT_COUNT; i++) {
-        w.kind = i;
-        if (w.lost && i >= MLI_VERDICT_peak && i <= MLI_VERDICT_anomalies)
-            w.kind = i == MLI_VERDICT_peak ? MLI_VERDICT_anomalies : i - 1;
-        all[w.kind](&w);
-        mli_verdict_end(&w);
+        w->kind = i;
+        if (w->lost && i >= MLI_VERDICT_growth && i <= MLI_VERDICT_anomalies)
+            w->kind = i == MLI_VERDICT_growth ? MLI_VERDICT_anomalies : i - 1;
+        all[w->kind](w);
+        mli_verdict_end(w);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.first = first;
+    w.last = last;
     r->out.name_max = MLI_TEXT_NAME;
-    mli_verdicts_write(r, 0);
+    mli_verdicts_write(&w);
+    return w.sentences;
 }
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.json = 1;
     mli_jsonf(r->o, ",\n'verdicts':[");
-    mli_verdicts_write(r, 1);
+    mli_verdicts_write(&w);
     mli_put_str(r->o, "]");
 }
 
@@ -29257,8 +29450,8 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
 static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
-    "dUPddRjOo/Tsap++E69T8=' 'sha256-ROLWuS6+RwDV8S3Ct8XVe0G/FyMQ2AC2867go+L3148='; script-src 'sh"
-    "a256-k3V46UYfbk2LYYLlenakYNNPPolfxt7yFuHEz51BDTk=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "dUPddRjOo/Tsap++E69T8=' 'sha256-Lyc9622yoCZxhNLmsiyv+LctW9SUG55ny0B1TPRgdh8='; script-src 'sh"
+    "a256-fToC24FOMUwSJNtRtyTCPb9/gszSlt3bEvZ/C5oVe1U=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -29281,595 +29474,595 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3851] = {
+static const char mli_html_tail[][3856] = {
     "</script>\n<script type=\"text/plain\" id=\"packed\">eNq0vX1/2zbSLnz+7qeQ1ayXjCBFshM3oUzrpGnS"
-    "7W7TdJtsu62qO6ElymJMkypJ+aWyvvsz1wwAgrKc9u75PZuuRYIgiJd5x8wgKPK8Wne7y2gZF0ErTc4WVXcWFefe5/Mp/"
-    "YvU54Mngy8Gp/4QlbI43ar0mP71qdLsoH9whEpJdt6sMjilhwP1efw4PoojVCnzedWs8yR6Mj96pj6P+tHR6QB1ilUaN+"
-    "vMpvTvifr88PHh08dc56xIZs068TP6d6g+Pzg6iA65TjSdxtnW1wbzJ/Poqfr8i9npQRyj1jxJ0111Do5MrQOudxoVu6o"
-    "NprYaz8FVVGTNetHh4WPUms+fzZ4+NnXufnZ+GkcxBvn0YDCY8SDzfGuQB9Mvosen9MX5rP9sijp5tdhevdNnp9Ppgfr8"
-    "ydGT6dEXqHSRZ3nQWiV8US6jaaxa7bevWq/ptq1ar+MszVXrRZ6VeRqV9Oyr+GP046r1NspKU8m+ugkAOD3+opLrZZFk1"
-    "Xqap3nRLaeL+CIO+LGuim41n6Jk83B9ml93y+T3JDsLTvNiFhddKtksqot0XU6LPE0J7mYzetyt8mVw2HtcxBfD7lV8ep"
-    "5U3Sq+rvB23I1mH1dlFQz6/b9t/u9FPEuilrcs4nlclN0inq2m8YxGXiU5rUyWd+VRnE1jf+1+6zReRJdJXgTlBfV6sdm"
-    "c5rOb9WVSJqdJmlQ3AV+m8fAiKs6SLOgPT6Pp+VmRr7JZcBkVnsYlf8hj1UWEFP4wv4yLeZpfda+KaBmcFnF03r2iEQ/n"
-    "OUHo4PHy+tGg96RV3pRVfNFdJaobLZdp3JUC9TY+y+PWf75RP+SneZWrb5PTuIgwIF4iVdKfbhkXyZwb7NKXk4h+s9UFF"
-    "U6DKjpdpVGB+3IzXiSzWZxN1rOkXKbRTZDlWbyXXCzzoqKXNpEsVZBkBFkJreE8n67Krh78Ol9VaZLFwcHyukXgksxaMk"
-    "7BNhqqPO/m83kZ09iW15vTVVXlmSrjNJ5WKsmWq2rNA9efGDY+eO+sCoigxcaHQS7Mw24RzZJVGdCEDjXoBL0DgppW7wi"
-    "wc5Fk3UUM0AwO+D667l4ls2ohwCMdXU9XRUn9WeYE1XGhS4MFFlEPQm7W+qPucoPA+fqVMZYB4FaW8SysilU8Wd8ZHMOH"
-    "20JjtN1tUNp8TqiwXuZlwvBcVsn0/GYI9OgPf6cas/g6OByapZ2n8fUwIlzMugkBUhlgjeJieEZQKDNiZwm41aL58AZ0o"
-    "aZROvWe9C+vWt3WY5T4/h+sC6Eujfli9/JsFgNeccbXYNDrP5HZFzxqycf7rf4wjSvqXxeEBr3q9vqD+ILebkVrxvdZPM"
-    "0F8hlsN59PF3kZZ+s/NeDHBgRkyXfgL6jyJ2Cpm8bEvnjizJdb1NVsbfA7ENwacl9tYZymybJMyuHVgjrFg4up+6AFLgQ"
-    "+dZvVoKhhvtFVGXgWXa4x2mDQXG2MFAtW05zrIFpV+VCoHLEx/T00484GN9ky2O9A83DXzNeAc8hrt2NsukGNOHLTIxSP"
-    "13eB2nnITGERzWji+i1QmQZ92VxESbauZ+3p4wYk8UhN1/otTEQLNTYlYS31fW2eDXoDDXPmUcdUkcaY5UgtAxBcshO89"
-    "as9Woakbsh5rT90Wu1vFgcNdGBaxFRTE6dB73A3KtQjJazBa5vFoduUOxlbXCfKbq4wwZtellfxjmV2m37WpI6PGeR7qK"
-    "d68+RsRTStNcN1NK346vMqWeK3XF1QOzeqd5EXseqdxzel6lV5npYt4gyg/HepZQ+yhYxiHl0k6Y1+imJ/WI+u9+wAGHJ"
-    "B9DQ6i++SUiNX7WDAeikYfw+3lhCv+TU8HzG7eObMpIGU+yb08/hiWd2sTe2DywXDYavvzODhY5faMs4Qx0cZYxeTLEOs"
-    "NNID9mdRuYg/xemeEnXawX9Icumhty1GF8OzD7dbvIdpd4+Ia89JCCIe58DtgXT4LuS4SwQ4IXHkioSvdZqUVF7dpLGmN"
-    "g6EPXXnoz900WFwFx0e20ZJ1F03WbvGBN3kp1ZaJtDtxeGTBqncQhTzyd5pNNvF7BlynGr5bGc1ltH9ZnNbhHarpUiw4U"
-    "qGf9TvC5QQqMeFu1C9wRMDQTV93vltjbRNRok/MmbmRcwkMYmtQ5eObGqMTy7XLv+swftACIStOFtbKtQgdE/uLu3Bk3u"
-    "4vtNaq7yI0tR2/jTNp+cu1PHKb7XS3wGo9y00k7E/npuBoO3RDtqwMaSQpugOP74jedjazjzd17erRf6HPes3CRaD9he7"
-    "cfUTn2md3uXMBKvZrFw7DQ94pbm41Suvomq6sP1LMl5bWR8Zq/RDr7bcNCkYkbm7gpgBW2m/t1g1yL2j7ebn6XTh9Z4et"
-    "nr9p080nlN131f60eOn9OhZ4xEaPk8cMTo6JTKxquIhk43uM55MI04/2eINIhLsFoalYVGZ1twYyVWgwbrIUOL+pprR7F"
-    "XUylqLf0dbCyjCjJ1p5qFmHazAvOlNo2K23tGbLL4jyR65WtEzO5QGXKK51iKO6LX7herTiNQgGkatRzReJDhqkHNG+h3"
-    "yoR6/XYUiTomAXcZNgdYhFM4MMStq9f9IKdEjJ0Yw3JbRHTkzyYiYtmTSB1biFNFOOtlKHMI3AMRuv93Fi/2WO/3m3fji"
-    "Pkjra81N6079odY5u/El8eVSuKYZiqitu4QX86HekoBk7ejJDWZ/RxCi5U7jszgjSEyTi6Ra//GXtubVaeEPPw2Ij5Spf"
-    "48+hzpaYbA1tbK9Xd8yw83/D+RhwWTNabOIlzF9FzogfZKUqDNMAS2SNzh8MovPlEu3CA4I4lRVED9fRgXVwn2L8M83E3"
-    "avbFTLRHZuSeLZwVIYG3ZhpX0vEQWRm//zxHjTOyvim/W9JNk03psXcUNb241F8tr99NKlG1rB0F+AZk2dr7wgjWiupos"
-    "knflG53XFkL+sfeuv90hpsZRVM3Rh2Z8WdQ8t3dMChCMry+S65ksRG/5IlWwIGqwX3vNFiKR3JEhLHY/+QGXpTRdR8WdE"
-    "nsfSk8ea6ZNQzwtw2Bq0Bn2XHj81X2ywE7zRcd6jt1pf2LZaSyW/veg6KdefnO2nT+q31rVoKq8v07y6n13xuAiixDayt"
-    "CzlUCb40/YrA/b1hwxeDe4CtdGnGrxi446x0UmYrZP5DQnsRPSzKmDY7J7G1VUcZxvN8j+1RPdZup5sC4PCoxt6uAZW5g"
-    "QiacjjHka03Bbp8OFmjaaJynKEodtul4e/461gnhQGp9d37G1MQmB3c9vq726opg3bPUEL/P/+Zhpll1G5pT/Uhl/iwqv"
-    "pglaPGQuRne7NUBuBp0VeEn1Lis3nKTH1kk1PGn6+6F8udogVAk34xD3WImlJ29WvkmqR1BbE7o0shtRp6Y7vtPdu2Lry"
-    "xyh8cA8xcZDX2l9rhXyLP8nHAPrcgi4vSC1rEEmLALJwIkmwidA00LvapfjqZ2eNZ9j/gsHbldTnyXU8s6L5Yy0/aWGq1"
-    "kcJAT3WScWSTYvMpmxtyd4pZf3ZvZx7tiGEYH1iG+JxvQ2xZdIa3jF5Dvr05/N+v3/IwyeBugm69xmi2AhX68nYJR3iT5"
-    "coBJUQ+6PhrC6ykoGsNZgXRn182tD4jTVPfmfrT37P0WEdWxYvPYExyfM7pN9akDbi/Q4JfUqMm5aBKrJo4T3p/w3Gwmi"
-    "5Q2UwuzpsE0Ud1sTvfnj7G7UpiRUKYfv3LLGGiC0c2rbbasIxi+fRKq1sX+6s4baF5/9BisEnevl8fq8euMvmSu/w3sVO"
-    "3b2Jv0f36G9FXFZ/6ptiStAzsXtD0doeWVfTZTvMEf",
-    "l1vdvCQKyny6HLh/1PLOK924XbIMXf+jSRriIMoLb4pdGyjANz4TCYTbVQ1cyxW4rB8ost+y/I2K6JrhZ/sOM3GN63Cls"
-    "W1hreqFHDwR1GWO83bXH1rf0nt9dm39b9gCnbRq8v7jEF2M4E0RxWZyMRtX89GDx70m4IAsZoCztfdYOm6XXZayXEq8Ko"
-    "JB6Er04+0eagbRsYNF+fxX/m/cPG+7CVt7DAW6tk9fr7lmebCPzhTpN8ijFv64MEtNNGe4/7O0ygmwp7A62qWH/iU2AZd"
-    "U2z2b17CJtetr5D9nuVs0V3eODa2P+AvK2yZJrPiAwlsyRI4I9SESYSO1+VO2QD3uPYJU8QNy22bAJNrV1qk2Duq/rSh3"
-    "uIaPotHkjrkeHuaM9vAUdaGg7YV4W3uWq8PqyhfFPNekmWUfeaEoDmta0DEciauAB5CmLu2RnRFddZgYVhq1QcuIIFdjH"
-    "uWNU3s7iKkrSpkvIGs96g23ZyMH4z9bK1CB6X1/6aHQ5qrWJLwtwSb2QPm95oYceftSTZqha68kxeP41oqYUwmg18ef70"
-    "vufCqozub/sokqnZbmrug97rR/REtCHeGXMm0W583N0s+YQcRSKUFaOkicH2Tsj21lYTO9g6KlKNWew/UNb6dybJrJ74Y"
-    "fH005wrvtDON9IcC3SyN9tw/7njVQJiwgxQ3VV7mP5bzNVsXMwSqiqUVlnEyYkEt2QWB9FlnsyYCe6glPwtfmD7xIy1Wx"
-    "CnZV3vXvbAfWc3LWeSCWo3D9c8FyJAGAex+Jo0PDtZ3jwv4BnGVcqgBe3vMvbXYku1VqhEaaVf6c0IZeQYpamM2475FHe"
-    "MoCCNLmKjxDUFwz/lNtOD9PunLQBNs/zBtg3gSXPH9Y6Ch2/B1ujA5uP/BeXeJSDqJjtpEpzG85xdPywT7R9GbccHSGgn"
-    "XQx27zLr1rYdY+oBOfRS79HtFFp2mZBdN5z/BbcyrmG0QABY0pOMTPL4ybYe8PlpDFRool29T7/9WMTwLbWX1SCtutntm"
-    "1oXNlNxoFX+e7wLPrlXdNfrwKj0d/wONp9Tx8uVtRg1IdM+Xd6rPZrXozQqLra3GJs+V6zW2RcMfd7elawrAO86Yh/RpF"
-    "PjmXbe0hWbXNKaTcVYsvk/x9qTp5XMwra80m5N06gswza7+rS19nFyvDg4+WlBYsN0EWVn8ez4ERUcQ+3T1bHS7ZPjR1R"
-    "Ef3W7J581voB5ukziq61v/K/bmcWXyTSmrs6iKuoSJwjbX+kiqkkd03fcyc+Ol6Zt+AW1T94sid1GLSK+LcLYVlLREsJW"
-    "3Gv9JyNYIMCpCDaSsnWF8bJ5tGwt8nQ2pLooP41prWkWeZVb4DWtq6hsFcC7WQxjfxF/VtE8tejdlnS2VUYwAJWtVRnPe"
-    "sePltSve0b92X3D5kV3B/2KqS+JfMuFHrhTsnvwz1vE89AP6jDRgxi/6OXpTUXMnOkFjXKoxyjj5XmgS8wBzdKLRU4SSy"
-    "v6DC0RppZxzBWz1nyVpi2mMsNWVGCC2ex1FaXnqvUSyNn6Pc8vaB4yRfNXLvIr6kia/sX5uIhp7m/cCXktJTIXctNi6lM"
-    "lF/HuCfmWeKKMXrXiaLow64VvEGTkVySaTaM07rXe0TShnRbs3JiXSheAwO5//vRg8MWwDD4jqIjTFgHWMsmoOR6was2K"
-    "6IzALKNLZ2YuqHPcjNDSxqRQOU37IloSuP5lkDHdcyfpnSmTaTK3rXxOI82X96HNN5D1dQ0aQ6xBhHqfFJDi6CFRfIKP5"
-    "/X4aMCq1WlFJGbQBH1xcDDk+bDj/OzOOIcaTvDK20UyrzpyDxhqzYv8QnrAcIcLgqty2krj6DLmBbn4ixNFKtG5O0nf41"
-    "4miMneIk5nvFKouHuC3kXnRFho+bNWaoGKBjYjVQsSPnVZzCxEfMrkuoqJ6yww62h2QWydVN6/2HtZFbf/b6VERvD2E8v"
-    "6DwzMIDnIGC1JPo2YBHJPebqxHFSJXmlhV3QW0MNpuioxTqaYPPmfaegQoZjwh1Dq2lSb5TE30Gt9FadVhOacaWKxF2Qk"
-    "jUu0BQojElXvs7d5gY1pAql4icYdOBSCdQcG/yKyRGeNOXyHe40kdLl7/hg6agoKxJgDk0XcqaeVWF321/GYpKSt9eUCv"
-    "by4vq93YFHoXpmvSIq3q0t0iAkjEFCz016LaeFuWKiYqW2DwZBpJGsJKCdYtgitl1cx6ExXFysxOjIKcIdIJjr7f1svFi"
-    "Ebs/KllMi0fIsPlFVLqu2en+/B+Fvl6pQ+xNxQanOns5gnaDYD5iZ/FTWJNDX7+C0KiABkU1kYEs0Mpdn1aHe//yLDJI2"
-    "IiFSjO69NGYt45s6QpWWRkzBBBJtpFFHZBDPKe5t/SQIsK9KaL5qQrIv4+8KNecEIoVpS/S99SUtyjU89N2X8LXP3l5oH"
-    "527OIxfIJOJS4D5f0oS19Ia3QbS/NnNZtCSe2RzQW1soAPRiEU/P2eIl37cvffKT9xPEBU3/rEkTdREPVN/8tfU5JXrdW"
-    "BwukJXBJYFcAqEaYVt/+gvi033ypaXF37x8EbQGrX8lX4IiDfoHj1tf9lr/YNonBLAlyhbrAoByNqKALPVa3+Vg12eQBb"
-    "kzy+iMRf3P5nE1JQVSiFuma2khhCmF7sf/aZO4DyhOplV76Hl+eAIDAaHQu9CYSzISmhWJh1fBabYZzleZzNFF5sW+rly"
-    "F117coyo9sCi/V+YXsZeEJ6deghLfH4F3tQNmE21Vhll81XodLVUWUq0qDJm3tUemfvAzXaCur3LUKHtnceUl/u1t2cM+"
-    "ZKLWGekRQaJ4F0YxawvGk42vKw6TuWeb9WnmPOloArrR6Kufexm94PeopU64pO9CgMK+wNY7l/otRPnFpT+uOu2yPfHNF"
-    "BShbmh4RkPvcY/8HrXykmR2z0vVFHNbyIPxdBJ69fXtbd/vLL3U3/iqQEfC11G16CEWjG/VPDa1VRqepL6/kY9G4bjX65"
-    "W9yyhdxaXnT0gxT2ldMfdJD1O0v5+ghZM+FqWoPJq6gjrCzXb5kT8s4mpVZOvTm6BSsEkFUa9MiQ54ffXEV+Ke0kvj7Kx"
-    "adJ9sNhYClg0IiHuyma/QUCkNZfJ2vgkZWlQUZrohlYRVLxtVPSgA4/4kGDzqqyJ8E5686UnEqOd9pLeprx87aaz61BFa"
-    "nZh6XEVpz/J9X03py5aMwDLoeW/UxxqQ05g+iuLv4vAEf/W0f6S1M0NHJ4I33Bf65mWcEjDRxNJ37UIsvTd6UbuFR/2iH"
-    "k02BG96wrnjrMQR8Hl7VS/Ny+r2dqqH6+/vT3urrITC4Mnn+uZLwAVSSaIbL+oMuMHU6xMoDKX/c0aWb7LqqVSiafPVym"
-    "CQl7lDHr/hRVcYm1qEP5Y0YUDujABdXel5oK7+4DXxVQ/iI2GaQZr9/VPvIyMjlUizvqIKH52599UNA+BVPU0pzc4VTw5"
-    "jUBpXrTdhf/jmmLo9fNPpGHj5GNovjVaMtAsaGd2O31Dfg2g4p4vwI9WB4brVH0XBR3UzRumkG34Ze5V6428AQtPeclUu"
-    "9KQmZlJvzFBtz95Qp2hWg0Z9AtpsZt4xi3Uy2N/n3jG1Gk3H5kF3MOmZ9u36nIUC8Pk8mKs4KtKbYKrBXmHWBJTs1Jupj"
-    "EYf2HLTerAuN+WHoE3T2p4ollzu672CEhYMVARfLPU8NID+5uSsh0f7+55chG/UWS+qwo/+xiFkb0DIpv5zj8BVj8NXAr"
-    "U+YjdaL8KCGuAu+Pcs33PvRU2cXnT0QgA9NSrT8umJ+ZEQ00juMn80pzS1tpTQnomtxsLWj/v7PwqO3RmPLpdR/ShdVtv"
-    "NU3Xq5u2tSw/MivqjM2ZkNfU6I4qkKlUaiMzq",
-    "cfHFPM1pBuIem4u6cQ9L6qsBOFLJa2gaJ6pWGdqXMF6+SvOoOnos+Jo9zDVSfxd9R/Q9PNPLKh/4nnpx5tv209A7U899k"
-    "G8wuufqjF4HNyt7DFuaMg8c1iL19ShehLri+PlE/aiHlGQeFlZmLesO3MWtOY33Qtfo+7Tg4Y9NdP3d897H1Nc3Hd3Vrq"
-    "7+SLes729vaYr6NE/DlMDzhYYzIVJET78DRU/jDr0kT8bfxZMu0dOHHwk7if/tRUTfNEAkGpKmoTujPVhZaD4ETtU8nOp"
-    "JESBeERBHhq2ACk4tQ5GZOus8B7xehQvd/A2WZL06Cfv7+6vjbH8/9VZqXk/S83qSVp0Bpuf5sZ3YM5XRPc1USos1pZd4"
-    "3abcPpHps41t5owQ6eyYhre/r/t3NjkOL4ijDc/qmX4O4hYRSKgX9UDOCKmeE3i/OFnt7994L4jrjctePqcHk7pzdZmMc"
-    "NEJn6vFyRW9iM6YntE86/m98Rz4qEAKBTyIDalEixg3WQg88UVMixuQ3yVsrk76t7d7Z8TVxuCsk0BXGVckjY3e9yQ9Rg"
-    "WsdF89GdAzeNxRzX8SXNmX/EnwntGlljRPM0/PzprUPXpGdFtBLg+qTfiOpMnzynunBk9pyBmkChc385DKu0Qyw1V4knd"
-    "XjyomKA89FB8cdAePaajhu940TtMyJJrwTmG0hKaJbuJRNvyx8kr1jqA6r4GCOPBw1e22TvpDs3SLHWC6lkaCYqO8K3Uj"
-    "iL06jZg03DzMFP2/swLf3wWkjhg6prcntLrj9z32glODiRrfZER+V4Rvk4lf8qy9xXZieKXK3ml8lmTf0/p6BAl3qMXZC"
-    "QF7SR+d0twxQtMHI48o0Y0aqLyLy84NBFJp1/M35xnNQow50IJV+D3NVkUUGUKYt02NaYVJCYWQysqKWKZJBQDFb7X9zm"
-    "tPloKw9iSULgCe0mO6YZpLYOuO6X0vyc63xlX2omJKsnVk2lKHtEpf1J1Ws5g6La9O1e8knjxWergHSn+nS9QpjkpSsd7"
-    "F10AQXXzo1+12BwO/FsgYa5b5lXcggs80TlJBpTQ/O9DvPHrs+y64zIer41AeDVedcO7rrnHExWuPVlFPwhF9lu7a7P/S"
-    "9oevpR72o3UVlXd6T0z3+QYvi7q2F4bgc/v7r+uRY53Mc18dHGwV5H7NFc8tV0Svs3Dcfaa6zyaOFJGz6aUH04/lnRGDQ"
-    "q75RxJ+t7o4JXky7+X5BXOvPS86lr7f3kYnuud02c3GyeT4kLQoXIQR8fR6xfl1IhOc0ed9Dw5H9NxZfwc7CpUydtD6ym"
-    "v9oPsFYcjWbV/fdr8IgDPEypIsfpeT5F2ospP6w9hAu6PnXJYyJ0Tp9XhzglEQICIreYPeDM2sEr+M1QXTAAUSb4AnoQc"
-    "N7u8sRPedFgL6ShMkQ4IiIspEkkypJSDJw0jR/zsRBIdFeAIJazF6LV/gHWZvQdJ0+9fVQX9w2CY0LSydWagrIgSLzhVY"
-    "xZzl+IhwFr9mTNgigVJZwNBYEoM1igJ9qhgvJgRrpFeCtVPB+EHs6RfpkTo4gsrmoZo/8Uk3V+M27K1tKpz6kwnxxq9iz"
-    "4xdeZikrkyY/2gQH/rDVzHISyjwPGrMVIDVAI9WxEx/iIktt4NWuzM3fVn0PubE1NpEZ3x9qXCt/uE5sP6mIr5iF4zNHB"
-    "kNslnpsqHkrnnv6FuJrFB884P29yL2R/M1McIs30GJeFlOiV63Rx4+p/b6fuBV+/sEU+967Nrq+Z3qYXP40NqgKf4rvhk"
-    "N+vAwooGie4S61IDa26ucHl41eshKOaNcZcQovKrBr9zijzSILEyt9DgNZ1470W42baMet9Ljcn//H6U3VfrtcUqS1XRD"
-    "3JXqi3NNW62r6FQcIUiTz4lJt5FCKZmyp0dbtdnBM41O47QdfKh3NY1RXnOPejtUwcD6YF2RVLHptTDnbM0St8CtjUl5E"
-    "keyBSbmkN4H0tHenH4kFteLyjJh5r6W3pJuti1KKNfcpcOnFK9QALOYhRMNj6e0moEpJDZ5oQO6RLt856t/QihZs+dmoM"
-    "0/ltGNaPnfA7xTwhF6FDBssH2OLhVBTnCZWQ0zCvE+QXt4QtOdJm2FVaIJZ1tjMN+gGZI4x4kqJuF4b0BAMmFUoJWNhVK"
-    "LSW4ankxB/2gQqbV+tKi1WXIpYc7cNt21iSvgcpUyFWgr2JlGBnhEmucx6R5lEHmnx+Xo+9gjQpCqQwBtu62wfNS/IO0Q"
-    "X8TYT/qjDy3vwfobfU8yBmm/hJxMJBISjj3QqydfviCYgSe32E7p5qxNRLB+fkBFMMMS/OiNdtW+ApKvSF508OO6gR+Xb"
-    "BKJpsS8SHK8pk5c5DNirSWER9zCcAUl75IfFWy1KsITmOLEQX/ma+QZuWXB+JLu2GZJo+CW5gUmSwgktRB5hW9W5fuKpu"
-    "jSK8fn9JJ0gKikono98cL3ITwAi43BrIHMNTcuMHxSmNg1KzyDndB81tjwDp4c+fDHqV7LtxPC3tvb8cSv6bqxg5EclAV"
-    "Lr9KWLkKJim/p1zcWPcwJFeZmFmk9c0EaPZFBqaIK29NBBrW4uMHgMc6oeg/h7700rgUV4rQykquKdeefqAZ1tJb+X8ZY"
-    "Pj36KxKgImLH/u0tXUKfiRWvL+lbFZuRYmflv6+2VfzqZhnThDGXj0Pe7kmys/ZICggMaeHrOrqduh6MF6aUwOLUQg+En"
-    "ke/dvrX4373WdSdTzoPHvVolJWX+aN2m6aNGMztbbt/3e6UROrfcnve4AiMOyFB6PY2o+VYphEt2XZDhEZ2hUAa8lHe+f"
-    "DZh04aFPyLbpyuknT2PoECB8P4qZff3pJoB3gkCrdMpufB+pyoc9DmZWsrppGm3kbxlwPqyV40OqVOdzwYWwHa1P+g3ZF"
-    "r4GkQddqdHeNYRklWUYNpPY7ew/Gvvz6a8ABoxdoe9mXPs/wq89t22cswBpWyL3nBr7PObWMKfJkD9e84NEKE+EOotjVG"
-    "tifqdRauBSgDanIPgAMbJ33ZXvYEMpXszjNhJ3IJIyheMUZRhlI4ExF2GGQ/6fNk/ol6zh7J9Q7J0Wx9EFUnoZU68M+3b"
-    "77TVtpkfuOxKAt4wmMmsTkDesTVFSHemb3zeedg6m8ThFiPcwQydKenRGdNd1IiVIUo7m4jUzSS+gkhrbBloe9Lb6opA9"
-    "Gm+lnftZIXxkr+AxgELO72HTbAGot7dB7rAa5B5kyPDZmbWmVre7yGa+X0edJRYvNIER9EUAbJdNtqQSv3U+i7pzBglfh"
-    "zAcrAE7+MQAELn41FHz777IPeWvrgGfMsZod4FFRhNWZCl7I0NmkoCa9LQ2v0CFdLQjygayUoKUZDjWhlj38JJ9oacagE"
-    "v9jh4nqzeEkSSDyCWk1XnQFJI4zGVJF+iF6gJ6c3JCMGBqTOkxl2wRQhWDAmXYf+sc6D34mCu0dJrTDK4EKSVE6RC0Uj4"
-    "/ssBEp46yxH3TENij9DvZRZYSv1hjgcUeGAJQ38NyFRxU4Ez6+GeeiQRFB73E1ex9JKHfnIy2QW9vdzuQBLMEWeLguvSn"
-    "OJlBEkPechdUs+oEzTQJASIkvc466LFJY3ddtTp2fEPDAdt+Hg+JgKavtIriLYR3KrRxOu02DH0STc69P3aG7H5YRuO7X"
-    "hLZethfpLDF6VQbISjGKb/tV6QklCcjXiadO9J1ikXsqMlxs/qIv1Ov1eGaOc/cSrCoINUSgqNm2XI+YXpQZAzQ2klkBd"
-    "LFCnSmTKOIuDvf4miDfqfWnaj1liKcOT3zHBJJYYFZDuMppdop9lT79NzIN4XD7OsE9CH6YpZB3SAY4H2V2CSMSZiZTIO"
-    "7mmANsbsLkIZgxSRcgTnGgCBB76vsTOLS0IzL",
-    "FGmaGVy696CDMZpdTvbPYN1BNvHp7MGcmgnuEpMbXuYJiGqZaZaotq0wbXmgtxRatJRqIN8Z1RWotRQeoXIS9koeYYOaz"
-    "I0i3NHW5vPVvjg6U1AIwWcy7iiwTlp1KByE3SA7sTiUlZqp40RalA9qx1rUQ26ORO1IBzH/vKgvedsBxhl1vufOhqPUMI"
-    "OrVlC1ViUm8LLa2pg3rPOWe5eBi5BNWBXHdcQkO1pNgWEhrtHFO0NSamO9HOsdR49vzOHo4hhTlkdsvkxmLAGpL2QAI1J"
-    "MiCkCQsequlnwqtKGT3YBoWo4wpVeHi3TYMOIvuZ0x95sTseCZIURMKLnMwd8n+P725dmtoSGQQRoxENmdw2Wxq9Yz0bO"
-    "wwicjCWGBwsMBGPibTyNLbckDk8wrlXsEzL5XFlCAczFqlIOVvb60TC4+U/YY/jOw+W9LkpvcsfqZdYM3CJ+6XNTQ9YPH"
-    "PMzPB7iEyET9DlHdIx9sdpMNbqcUOCYpKJ+xsoIFB1DG73Q1ZXD9JsS2gBf4Vnjo6Ad8LHE5DK8k1JnllXEOkdXal84kl"
-    "vedFrvcFci+FSXdlCBZNJWBmobxI9r59UcioPk09VSUY3/6IfEJbSXzS+NCCaZFEs0u6QSgXdcDZobdiFKZKyQ7E2mxc1"
-    "6LQAi4F2rJBSxis9CLawra3ymg6zqjNNgn5K83OWryZ3RZwtpXxxwA3dvitsrHCFt9wa08NBkhnTl8w4PK05Ly+Mjdrs6"
-    "lst6wcofOFUVj7vnruqzchcStS/i7pgaDbeoNHxBp+JIb+vBv+qGroPVNvmFa/MXxs9CZomo3eqDUP8EFpGgSVJoj+0YV"
-    "of3MqzdGD52raYxF3oVY05wbmt0En8efeJ6GPBC9niVeu38s53bKrEmh7AxZIBj9z7llJ6DbfZl5rdrhcgRmoQ70pfG+B"
-    "jT0rlu/vz0UUBBgJrZn2RNx2hOA3O3DUQC5rT8DK8R1KI7Noivnve/vQkH1gsUFCIko/G2vLHaKX18qNAYNiCwwIofdSs"
-    "9z7+6nIl/ShikTAR1BAHzyCUbxGkKKWNbTIJAii7zbAn5RJfcebokVcElnWTY+m8HGCDruQRueKDWtUGTqAb9BN8wn9lh"
-    "bSzBcZBm23BcsIJAsDkuoqZHtSzV5p0gQMra5mp02hpmOOkQKH3fqTIcPzgub7CluIrvxQ1PKDM/03NP2kbhxM/Gh8M6k"
-    "laNx1icVc0S+hSV7zEQ1Cqi6iyv0JQC8aH9Cv/yf5DIak2YxDFyLW6oz1vPHggB9YPlSW1nbwIDPmgeeZmAbeZlr3f+M6"
-    "QD4vm+5vMoLjg9F4EryA5xXgNof6DuHW116PbwkzxxND6Xu9nq1HekSDxHN5FJ5EBvTof4oUNK2hGM7dJFXvM5pNOCTla"
-    "oH8HIq1C1IaEZl7MjCWuVhb5l5n4xys8gwJMgmrMmq9ANu12olVjMRYUZb0ApwIlTPgQUDYiz0BuA2YV3W/eA+p1KPJ5Q"
-    "vrTa1H8ASJzmZ9dWqC8tZq1TWUZSKE8zskfJE6RVoj1LLBZFxNSJe7ikpd0tclGHwIOS0lnB4xHESnpNvi5S6/4Ad8Q3W"
-    "nETwBMg3gVDDLV6cVFRgpGe3FcYb2oELSLfRuI2PKtmncGBIpF9lJf5h1uzVZNLCcTXgTcbUkmYA60MGGIvUjQqdwQz90"
-    "gwHgDr90y33EPV9QAfcRBXyBF6iHt3iBfpW8B5kt4r4a7XijjQth30Gt3nXo4nRjttlU42W6Od9HLHGSreKhaciimC7A9"
-    "OFXmH5Oc3Y9lPnS7qiRSsQngo8R4R/SkSKAzXGCv6PuIBg0iHzEJm9uxI+ot7nKO6G86rCidw2rv5b3nFbKO+MqaRFIhf"
-    "VKMzz2JAP6wFNCxheGg3rQ1qgslg1WdW9v1/dae3B0xZwULmZw9CuRqkF/MxRTNrcA7pRZc0hpzSFZbQ4prTlEQJpIMv/"
-    "qOcY4RN3JYVlxFPGhnwuo5TTHmTBafhlQlfWkPygAWpSMFtpeh13hynEzlsUDnyeM5o93pQ+wY3O73VJ+DYFN4vCgr76O"
-    "w8dPHdv+lgcxOjKCMxB9P+bvP5JCmq0ytHhb+WpMUD0J3/PJNqNx7/Co0xs8fliq3uDwYTkJxr1nh12+ppIDKtFU6YPkH"
-    "H2wRi9fIaTbO/Q3rQfrfOse21SH/eDgyROY/myHv8zEsEPwEvdO83pbhkZS6W1XKJW6VLw27N6rJ/tnmio8POzoe+wcvi"
-    "BAfF55hFR/e/Kw1x887fb6h0fb3fb0iHuPj4Le08d+p0RnTWH/2ZMAWVZR9k9YVVhu8B8eHvUfvYsbA/l2a+bhZc6OVMb"
-    "lmQRsKi1ia3+ktfMfJjF8w0DfeIf0kVdplB3AdeI0v47LcIf309fxRsGwOLYaJ6yCgmYjItGBQzyTYUJAusyXnj+snesT"
-    "6Ua30nQlDUl8vabba/9hRuKcUJCH2VCvDHVkXEyE0CW+eiG+S4lKVUGDwG5p0RmchDSmLXSeU1NMn2p7ETsUSPPHAwh68"
-    "+P+SGoFurLZa5szDOTyXcIZUvrmJ2G/1gQ9eWE8n9S9vwrTzrSbMP7QCJpOT+z2I0U/wFmLdEbqOVailmeuugsIOUncHU"
-    "AabxrO9Gz4iUZa4eMFfT6lz9st5rgnB+vEs+FeRGRwWRFthtXSY/tefh433bCwHfQTYCA8UKYGd5CItxkZAY0XNRdOQKj"
-    "ueqQntnsA11oawaHfaNwVBl5Y7UJBBrISUEVCyiqb7e/v6Su28JSAyLM0P43S5+lyEYXJqHfwJBg0XIy+hANd6esy7j8a"
-    "r7vX9aKTQxJwaHrhZcVTrOoPJmwfdtdLkjVsNdih9x67rQ4w2kMfH97q4hH8u08OHu/vzyDyynQ/iD3NUKLuU8K/zmNu8"
-    "9HBdgMDTW2X1kAMI2dF67kXE13a31/CTLxawkhs5zUrt61oBoMcT6XyURL7vG+scqEXvetO9UgTgodSgrU08l/GGCQC7P"
-    "VxCF50TFcdWXFfNjB0dz/GsAJZ+h77xwiEGuWx68lEDC/48GD9GnYhOBDceUoErh7Um7Jpgv93PI6Nn9+EKRgTN6tQ5CT"
-    "AKaABh1elN54/rIm8A2pgTRVY01Bj+bhUH0Fr6YEPJycJCobjA2Sv/cGIn7KIidhICVRto6bw27byEqKC7U47SIiuwLfh"
-    "YHDQhrLY+aiHiElJfHgISKvE0A9514Q70HY+1j7Ls5heJoGnLdVBZJ1GnNeSrIXRtWZJIT4WZVuGwgtEqlGclnHLDrPjR"
-    "djKbqsW6WwJ6cox6a1OfRqRuPK01bkpfZSZxhRDCHRCBsJK7t3u0MtXOjAXsfeZ20wNXmYS0vn+fiXE16iO7sCSClXMeO"
-    "hS3mN52akpQn5759C+ccFLv4o1MABeibBNVMACltMyKZPZDHmi2YreVu1fr78ctNqdhnMeX5a/EVnWjfl6kbXUV1lBsNL"
-    "RXLZ9ftA2Veml3JF9rd8Dg7Ah7GEF1zblOIbB9aOWYoVQy1QLl80hslzromt2TDPrAJb/UGM/4Y1GNzjtxep37Igp/dBX"
-    "XiYMqzvoawcyot6qZM+9D3DwQtFGtTgggD2++OuboPWBqAX0Rg5n2+3S54xaYzz3Mays1OXIFhEVR8OItAWS0UobkBXVs"
-    "wByBYo5mnntU/i0JVUaB5Huovz6wW+eXLFQs84x3REgXJzLtF/fellwVMhbToCGrTV/s9WgBJNovfdoZOSIgeo+xi798J"
-    "UXy6YWR/lpjZm6uJf3OL0B0S7q/O0tupzD1mFsBtory5QzVekfHLWDjOr7zHd4V0qS59g+HB/s8IDMtyjpFuUcVgQ6VZF"
-    "ceIih/Da/iosXETZGwAMB5TSZxvDhvtoIVQRr",
-    "SqyW6knsIju3JFrZabZdDx8oEzgejpmxsmhtqL+9kViN3F7AF0J2hNAJf0R6/2xGZDKIHVECVNMzT6BtSldd4QmEdNTWQ"
-    "elC2EsiKJogkiSC9Do95IJ6Ifm3QvRDPsFaDyHCfz23RLXZkavtEx6A65G6ruiCaGL+SFQ2VlSizYfgA1JZYWzwqmvMsb"
-    "E/UFU2brbYE/jFg/UpUeDHfX/D91/BAa+56N9lTXeGFkfTssPrV6DN1HmWY/uTABJGKdbIutJ/lqgCHwj6I1XtVY+9RN8"
-    "QafI7Xv0KPDzbou5P6o58zJrQp1eXOLh16qlXeM25ivMNDAS0lOyxVu8dwM5SS/U2RBbo7g8jDv/JNQZGdXwVhx/z0mt7"
-    "88ZST23NA3KKlfpnlx7l2glA0yW1B90QNlzmGJxV0WfxkS/DPf1U3YAb4Mpt7KtsGwkNVdcynbnVfHVUl8gWFgg8TABsw"
-    "SFuVhXpv+Kb29uKeFcV6csohc+xz3zj0f/wqlg3ttp0VY6+y3j7Xz4V8A+MDcx3crgoi+hArWTsAo0MOW2/hFcHqpDAzV"
-    "VLVCUx3a3bb5Nk6PhN+w7/4oFwC1s0yFfESsDMa+FBN6udCXBCLhPjryQZXGPX4hvWhUEuqnBvYPlGZo2sEHg1aT+Lqy+"
-    "Bokl29iJFHlMW8Y1MMM56Uy79bzeXSA1T8HMXFoblZOM43f4Vx+m4xxeddiONUZ18SKe8Qt7ITya0aiudd3QGZyEMFSZO"
-    "XfbuZgmZo32Rr8q4vTFV4XMduLNSCdaz/gAkAJQM7VRxZkPjNZ2P2rqVNntZjlhQ0C8piRtQLETkRM9JYQEfsl8Wz2gwW"
-    "/1E0axOzxudafRCuQotmOBQYJM+RUC4hygUiJ5StoGblpkHRjTq0mm6KoKMWLRWUV6W4UHf8eyrtuwnAMeGX4guY9O6t+"
-    "YTqJxquGfPHpQMq71Qt7G//7Zk4VhLlEprIBYq38HQpMCyjc3hZe1T9SL2xuP2K91JAh0wHPi0nugZXiNFEUQRSOvfiwj"
-    "pVhIbY6ijWiAT6zK15iOs9ZtvWbZu8z6RfhMytlpzph1T6x3sf1vV2Ca4Ve8tbqheKb91vUfeFp5byROvvdDqUxsbH/GM"
-    "X9SMONe2TCF964rYI3+MFD+za2RWkjoGu0igx5TPA8M1XYeu77fI79hRIU85zEM2j9r7+9adSfTkhpIJqNQLa2KhBUjEK"
-    "7X2U2j4a6oijEY/eAlyPyy91LhTBrYtQcPzHS4c9T4Oz4u2/LfvS7KnBRebZk8hxVacsBOP1RIDIqqz1lkRX6kWYUlMVK"
-    "WIsvMeXIPNF5I6CPDDTyZZE2fT0smoOAoQ1qk6o53itE0g4jpi8CK/4OPjq5yorvhivvZwEgxJPPc2igPGkQ+KinR1EYx"
-    "ee7WLi2ybUzvOHMp6mAkC50cfWDx6Jln2pHX6zk3rCkmrdvZWMq4gJ9NqCULMyRdtqkUz6kgPmeYMEUwZOgGlfmDm78Nb"
-    "BifOEFNGF8s0LmGzRrUR6T34Hs8c9Ekp9jttLBZnZaJbUNlNoBOP1Zm/jHpbfuh4+V39dfRBmXAcToMVtZpqrJnKnSpsb"
-    "lVYrFCbxkaCObcO2NvfL05kH8rOMhtzim5uhFndeCFy7ajtrCoNh/2+N60FcYKWcZejFdTzlxeNdv/rifRnwoC11zu1jF"
-    "nAEyTHQT3OoIEsbiYopM0nXUriL/MCssKZT01X1faXqMj5wjRfpZx0p3UaEyZdsUT/wVeuOR2W57qVN1mKSKev4w2Sfup"
-    "VhxQTEEZKLsuWk8vSWElMCkw0XtbqsbNbscP9fI3FCEqFvpRBxb9BBeKkYSDIbm/7qik8ziWDL/s+Q/wIypGb27NlTDc6"
-    "9yqtlpv5czPMjVUt9Fz/o/w+AqrleiFee2e3t2cM48DRDQkLSEbELX2bsY+vljjCb/Qtx8KQgJWnfEkSVkOGaiN6lLMdN"
-    "sxN0MZZTeNXOet3u1bxqGwpoVDwRNFBUiDNuJQktpDkOHE8SypFL1/GBDGviHCTtEBizQYBVTr7e1t9eE4L3eI824ynkr"
-    "SMwOBluaEFTeDVijivDP2glkkmC9plHBVTGhDzZOEP4FxS2ByklHLL7U4uYuOWgs5tc2dJx89VKht88CSZhhUrNGfhyW/"
-    "eGa0QmG+V/2e5NC93UGqzUWhDCK9neKZuPPaQmof/Fu8GHXVOTe1qZ7sRQ5Gfm3ZW4dqIVUH7G33VVixTtf/B/OsU8YDs"
-    "y7tRi9D1PVj59UhW47NJo6u5K6Q1PSnWgDQjr6k1vRns1QV0i57pDl5hpZAgXxIxc7TcwrGwU7X1lTG2WKjfq6FebfV4K"
-    "1x/MX4+wRbx86oqktNVBWUHa01KTVliKnQczl6zhzD0mIKoHNuZndzeevU09331Fj72qKdsMZS0fEv1qrb7Nf2T/ToTHL"
-    "cjR8fmd3MS/JmmnnM7upPUzFnP5P4O95yxPp8opCWpUgJHW2P04Z2kDESwF3ESJIokhPt3TNU3mktyzKntqBWyYUKBlYR"
-    "w4x1wJd9WQBsYpKKGqSffIcWe9Effwxcm9kFMTSI3TUB77eDDd7pr9arpLvY+qB20xab02A5FFYqIXPxCfOVdBDO4lKkJ"
-    "+7la08Kz9GXCQXWQKB9iwHdb4D71dxTOCTVUqsmqocymKckWbak3TRq7Hm2uSBcmDYlkqJfQ2L8Fs87iwtM7KzyUNmOxH"
-    "aiBJI4k4woQrfnC4ywMBhF/35LjLz1475p4LiIss2RalRwM1OOc2xIXlIU/s1uIJKQ7pWskxiJxPglP9ngTENu62axOGp"
-    "UIJMAjNqifcbqr+lEe1Nen1A/9CRtiWPuAI64C0bd3DKfWsQfhD2wzsgH+kuktsYbVsBBLYxIU4sG5lRDp1dbcPC+9cTw"
-    "Rp4ayGYVqrSRZyDJGiTigO7MoMceszpkJYFnO5/1UM7RXHqwkGty0S4vQHF6sjHHHl52LvlbGL2LtrReMLQVt126POjzQ"
-    "3jheje2JRMGMdcbaP/uactwMJ/AKpBY4Ha8bgmijElG99peeiD8hvilJjz/1UfMlcZyfKFEU6F2TU37nB7d8Zuk9+KLTW"
-    "5Ld1ergbfuFSkvB9I2N+rYM0WEdmqS+IimRmLM2HOZXgY41E4BRX2Oz1kTJ0qJmnO0DwbFsQ42Pdf6P3uvn/33/9vmrl+"
-    "+/+e7dy69f/kDP/jYgMOiP4uC76Dv1y1ZDNhpXDPr1xn+5w5dLwQjKwgV8kKRMXFO4UBzLxj9VvEGSqEsvYksngv0Jt5P"
-    "ZxNlQ4q1e1rxL7Rip38cGSjxOiJMaRVrv/Vs3FlRU4lNhkyh4v5CWrgOD2b23jm79HzcmlgQk1Kxjd1chHKjG0QQd+roO"
-    "BidJwbmDk9ovhO/gYnTDl5Zi+NbiiZ2LqQ+zLud9UmsTAMjfK03UoE0zsNCObFN/uJA+ldwGfP1tATua102tMlhTZgg6Z"
-    "OAJ5hu4CtexdZGyr7JPut949p3srWxX0a3qrU6aYB4q/Ocdf1RZIOsgBDoeGSXOxvQ7mz+phFFE2hHdzz0ARaqpetoM7E"
-    "hNYEfdpA6rv/PepVeMz+v1hoOzm5gmMpOVmHkvNvCwr/ytrxXWva5+Mp6q+YTDjbgNAsYE3sWpmSEf2UN1+FHa4xUYffD"
-    "0wxaDnOTXyCQQi3sgena0YUsJaasXOCB75n8Idr2JioqNAUi1EOkWktn2y/6W268WJOJKrYFVQax1yBI+2pqKx1UoD8d1"
-    "FIWjam4IPEAg9n7x6qh7gpY9wgwdms7+4d4v4oJjcM1uDXKYuq9eWV8Ykgq+AynBxjrnCqhfq4nND3diyhrtE/9v9IfLI"
-    "g6/VLUhNoKD5Wicq8ymZP2SJCfYaWqy00EiGG",
-    "cs24H2+e3tt6Wjzkc71Plf4DmgIxMivmPJJAlpGJfsPQEoxSvWFMhCCoecjX5hH0Fi67yJx8yiPdIEuepx9uk9S9/Fyph"
-    "QxW9LEjj2TLjQg3WyaY0BKJMPQRLkOgro9pbblM61R7l8giWgqBEo9AGvIoUxyd3YzHywjq09gHrTk/NH6xoaen7K6hhV"
-    "NvXoQFW7bO/ZUxYCZ+WkulBwQq7T29ZO9ryzbxbn19XB4Fm/1b4HrEk3LJVsNmZ1C6S8WUKP+ATXV6F1TDc6ZkpHeqrTI"
-    "onnQd7xTI6Pkycj+2mzYQ82YaJzbT3ishkrEvJAlRhdlFIFFrm4N/oZJGpffWRMEs/MpJTElMiEoiPWhCSO9L3cBs5zHd"
-    "GmfqjcZIAaXj4CpYJ4fBGPq8kYkeZf3fM1Q0olxUpVodZ544n4CKpvuAHO/HF7u9bbuJJ5RChD1OyIhpWvNHJjb+akHzQ"
-    "78INsx/rqXwI4hK3Nt3/KvG/QAD0Iruvq/3Cqe7J5QBNexRdBpVewtKH1Nox6YFJS34nCZxtp0HcjG//j+DVqzB5De4om"
-    "Ic8pYXM0PpyoIoSKIF7VKg3HhRNBBXGq2B069bU/rFeLyGVKa0TiBNqyyys5Haz8omMF1VnNYZ+TYCXs+fb2H5nUwGafC"
-    "ATPffXc4eyZuqkZ9Qv1I5p5rvMuZ5Pxj5NO+IKgMhoPYIowT/oTug/N3YDvOGcqonWa9Q4a9Q50vecmDsIJYz7j0OXtwL"
-    "t/YQO7wl6j9cyNsO+2Ih0Du4RXYeUSrzq2Mlipm7DOj30oBOQ5Qfvoa+9q/HziB9yVs5DeEKyE8+WrSuIzRYP0h2e0Djd"
-    "2fAsbKjX1Fsp0ZICOrHoMY7QWq2Y8NvdIh91Ta5U1JrXFqUDCSk2dEGnDnDV5rl5gTdLxi0k3fG43OeehgxD7+9/Ai1aC"
-    "vefoW1NvUJ++HX/tzRuhaABRlDVizHxkfGKQRMxXamK+piRk4d8YT/hNwMAIzzG/E4crfv2nAj18E2IBzFWeCdnAXTP2t"
-    "rRKdyNKazsAosFsJBihlDS9QqJpOQ44yIKR4n9y+YUgf2hUiXJoJMRkYoKJYOEecXMBCw+G/ST68aHSqeVD/SvKjvHp5h"
-    "vJFDbtRBpB0sl4zqFZBjt0uJAivWZjU8m/ZmoMzhtr/UsltRNxjWvVpBvXeEjEaRmbWrWXqaad2EgopF3pP4bPUTUGcok"
-    "sDtTBRNhWFZ4sOUUH5LqaPP72iSD/F7BRqIqjvdPKE7V1LQE2lyZbvL9hJdYWV6bYxrntRSK+If1RxR7hIppI4zXaiEmF"
-    "6HVG1BpqXz4uMLUEg5Lk2wLIVrp9pBPoFnKEAS24HrWx1OjscLe3S+TEmfpd+k0Qo4AYJO0Md1zIlryEQ5lV+4ln9xfmo"
-    "bV2ewZ7GRjA+8j18/4x0xMU83xUG3dOeaTGC3qKoxsuvanTJu8flCbJnEg9VI3066mOb0zx2lgCvk1OA7GG6fWdEwNF5I"
-    "PgGxetwpOVhfzp/v7KxM0S45tPxo8n/p20RJnf5OvTptHp9ja3e3NT8bKE/9w00/3cfNjR4lZ2B9cYT0KhTz1vCBnS0l3"
-    "5gssJ+/zdvSDRj5ps/f3BWkbXn2z+3tSjdvVtbUjztR6qjQ814CNJEFYd8PTF3RwACK+3qDnvfk3NbLsJ+Cd961rs9rg+"
-    "HrBszXLZ8bZb23y6HBr64G8ivWVHKxdp94e6QTlMCeDTmiXzeVwEmAPzyubv2Pi/kqJKFwVWZb0gxOPD3wpz1s/oAxKLD"
-    "nzk6T6APph6h/XX2jTLBIJKnwtGrwEEscun3d3rpk17bWZCBdJaFO40SFLqDR8oFV/xMV5R1rIOyzI9V0WenbWuopsW74"
-    "ePdi3h0k45m/qYj9835Us+Yol3qWlSTm/gXsBplLE1vqOZzSdh5mvGYic3Bet0fvfa+2jAeBccLXQ9zsxwT0e5QTERzDf"
-    "mSCS9WW532OWMIWoKHiYg27QeiFD4YDcscsNk/5nBcavm63QvpL3pdJOEJ5dEEjmjgN6xJ05JorKQau0tTipAIqNj87U8"
-    "M6fSRPqh3bP3a5bcdBZudKAIkWQDZ7xIXkjz/aH9mBXjbMlx2HedBRKHFMjb4kqCGP1smxSo4mT3yw/Wxca8/ucnXN0ZN"
-    "imRGIycuDDY+anyjhuK43wCiDz36jZ8/5MeJ/4m550KhicQivqL+jPs21HDe75pidFNCAT7OrvOvmJxM4a198ksKDZsto"
-    "OLnDUB+nesehAY68e/UP/twhkzHixtuDMtU4XCnaBTemljTpRzjWuBsZ1xDIpjOMOE2tVy6L2BPBMmy5pvI1spQN3yYUV"
-    "ogHyP5tyzo/69xuVzdiOe0TK36afV7vCtwtsLmmC8So8I09odt4wq/FRp2gwX8TsGLNtlkwaV07mWTlCGZHTdqO8luU+s"
-    "w5vanPWdFKD/1mcKmGyw/+LMnezeHj+q6jG1uwidkZAo3W4t0Py8LdDUtOKl2IMykkgsXcjDk6897VpIaqjfzICbmkONe"
-    "edy3P5W8kx+Lxssz+utFZGyJfnZ2hHhkRkB5wZ0o2ZiXdk7rdrwKsXVrK2Qpb0YmbTcQTF6A8HvewkRa5m4MOynXnA8FQ"
-    "xm0ei1Fzm5vLWl6KDVVgkbhl8jbME+RqJiAtli9N+MmsaLoHO1vP+yCsd/bifp9zK8KzdiKrUcPX5ZjcvJxO9+bQRuU6L"
-    "Sysb1Ie7RSPu1Ez6J/L+X2tDiyvy/bO1FpgAPov5cGTvJoSxQy+xrvTOOYs5S6YcT6guSQQHJR+1/ECVxjvXUG+7m0Eg2"
-    "offaQQazZjlyvsG4y+dUImK7xf51TKIerDPAN/whccAZ+0K2N+JH8LoO38u0W9x9LWIVSX72Kj4PDAKyRjuSmvfmda6au"
-    "ZGQSTKlqiQim8SCRvMmrCb9Ya6QmhcOSmOT8lWn19qS0LWNQ1YFIn2CIxD0di9zz8Kwx8ie/JAgl7GRG0ThNN+k3ykUqH"
-    "kwNfglFt535kzN0jiKySQVzNKQOJZNHbe3kjxHHfT7EvLyPWuUqQKDebBORXuFGyRJYzZeD+vRM7bhf5M+g31ODoZUHAx"
-    "JJHGi/hsbuDE4xvhd39Wwo4smNUzG+bYeipGrFbYZp3aHdUHwXpEAJSryinVv6FWNusZjWSoniOomrWHLCcO6LdNr4jps"
-    "0r5VMPCbNAJdk5aN1yraShfNbms4YqKtPmw5mej06nCDHRoJZzyu7npoVbWHlvYVZ/1wqk+yEs9wNkDJwWF8qcFKm0j1C"
-    "3qBp84CswN4FVW1IzrV/Xc2nopaOJlMSLHMvf/iNB/Sm5HaZhoKkIFXmdb/UXkyk5yy0e/QxzSYtD4deDm1XqugkBt/m3"
-    "bDpZ74AR/qyyHpx0f9/micgkkUEz7bC0lmFbE+4Rh9PiMKHR5MiNy5HR7AFE8VhacMbMWDiTpoVDzQFWuuoxAfT1Bg3Ne"
-    "NpzatITF2cWH/r7HBl53BZFQGpF8SoEDccqEALquJarPMAnfVWSLOqtIiAYMjg1e5OXmnFYcvvTb2UFbwgETIw2+ruLh5"
-    "y84aJGG1e3zkJZIPgVWU4jewCb8i2F9vAJvGWyes3XYEnmEEIJD5Sop9pS/E5yw2bnN7paIeZNFl229+mibJ+/t4UcTzs"
-    "P257uHk77UPHdsYihjRKx4h2V5ptshtc0uSNmKCCpqmqK3WaCqwTW1U+yfXt9W/kwBw21yQE9qHv2VeydJ2xn9XtSfpVn"
-    "VnFvAiycb012Cx42o6jOqdza/gQ3d7y79hJJRbvy9aTsHWN05/ZXFbQmlX4gd5B8lXFslxrqU4SXLzK5Wyk2NNCOl+HdV"
-    "GMVEbcdDHn/HfQ5LAr7QLIBzQcL2/T7Q1H+Ny",
-    "wgUkOHhfQVxJvXpXAv5IBFYTuE38mHlfwY5uQMWc0Df6kjitmsKKL02IJRM+RsABAv9XiJKCuMoaDqk6sHFvYM+Ag31dm"
-    "BG7bn1QEgb8i3yOvRZNtLkcjhARR7sQXzczvTr2duXI5R4h222W32qNsfUIlH9xdxEWdhGIgq1wIFf5E2kQXnvU5jTy7F"
-    "RPvSDB9yt/yyXvN6/99ipaytJNafCcR4pmk5qmV+jxizQvY/vc7rmjQT2P+/v6wvhj/aHbX+Gzq3IjdnSqAx+b7OwrtSW"
-    "rq3tcBe7xBiCiQ9RIM/jCJij28BIaBVms1Lbp16Ry+42PwuTrRlbRV3dyX8xE9Bwil/HeRU97ixLTqrwCwFXe3uJ8MMJd"
-    "80yU6spxLdUhiDa5XA4x+N/QqqDEvSNRrpzHBTsVcFwQ9RaCUdVL2EtOjmZvj34og19cA+4POhL7lY4odSgyjQ1R5t9kV"
-    "f5jEl+5y5GBiL/0TKu+IahUpPXQumxvoBqg4USzbrECrCURpavYc9vBmSQIzAOMUXkZ0xtEMntc6nGOQn7BPKD6EqhFis"
-    "D63xW7L/BE2Kn5oeSjJaVUnCVJ0qOGYt7mMnRdYU5cp1sdki6aATor0TH6kOS2rJcMwizTWXx32zr2RzH2ni95F4Nkm9p"
-    "bLWfwJXlnb8cr6426xitnMRsbiDJckkZ+n+Ocm/kkPIgHz8wWzFK2yDmHp/q93oiOj6tRFcQn5QiuNT/U+zRGJpfUXGVn"
-    "6XHsLp/xFN9XzSpopdL1m9rYqYCdiQS/M4CRpu2xH5iHe7U3H9Et0vOq29uDx32bNRC+OF6MIE29k+ro/I/Gv65mT/v9L"
-    "v2czucTOf2hY3IYIJLGqXqNiteD+eTRmSrDE+kKp596odNqec8OBkedcivNVuN711/MqZFn819X/aPBFB/qc+xXf84ffd"
-    "rlHy46OuKbo2e/rubxnJ7P5/NnXf45RR+om69evfqqkZrinzZr2F1vRyOpn3pxHeV5Keru0iudMzhK4xqkfZDZJwm5oWG"
-    "f1dP6uD8yMezdxzj0maNAMETYhTjPud7d5BbMWSbV6KiPHEdedIzjXMxUd2w8PBrzO/d7M8Hqo7ekyvAoHgxUBB39S0K0"
-    "fyX4+5r/fs1/3/Hf7/nvS/rrKFmwD3HWEu0ipGfHmDXYUfO475TCMESyfVcfYVvphA/D6viIHVKtKwAyCqmqM/CHftXpc"
-    "GWdUk4nEHq0VdV/iIO3rLULW7NU3idxmtv2SronuO10iMk8ostOm0TxKMfBl1pNZvOXxQ3nfJcvvVHo/TpbH26Iz4/2fp"
-    "35PiBHIeuM2YaVtMvGRBQ7qYE6aYnxBil7q+Rx84128A0SK7SNaeS/But1MakLHZ7eAUsUkOb/JXu01kyn/lHt7gVb6cS"
-    "Gdx7vruLO6EOc40ZTQ1/9m2O2W8V/aZHpta5FkSrUFjgvO6a5H+kTB5HW7/siniYlfcg7JPnP6Q/RtU4ujaNjhpzR9LRb"
-    "Gc2DPHr27NmTft95itPoFKuRTxqV4ifNSkdU6cLWGBAZ32rlGVUo2zWSN4CPHtewdvwFkZ5RI/vWUR+Ld5HAXFv+7QhzW"
-    "mKpG5UOSTf1UY8jQ50nf8OTuo22k1gitrQJZ9CdhD85pzpKr5PQaSqiVjqDuPsMpiUno1ny8KivLLqMk5PwqK8Zm7yY6M"
-    "8v2ir5G54lMgp0RxFG0XTt7xc2DaM+JpGP1nzWNYdrDvpe5Xfl8331jMdatj/hY4kzl9qCj6w88Hm7WP7ReCDLPgl00RE"
-    "VOStty5+hXC8uKfxmHWHUcTvZ6OOj0u2lnhRa5dK3A8yJnDrHDDpnkzD9Ko+zoZNyo5OdnAyG8TifnFSjLMyDMsw7g83W"
-    "7sFL4OQsn64gu8PF5aWI8V/efIMMaSR8GWKgZW96ViScRafW50TJgpRwJwQH3XPkgplkXDB2WplgnTPVg66CAwJNb6ZFH"
-    "FWx7pDHmcBhaxpmfNYLH2X3HbKxZPWhBBES1vJNsYKmj5Poud+jSg5I9HwStO6cAtraGlzi+5rtpsR2Te/bIxJFc7UeF5"
-    "OAtIsg3dN7QHlTjYVvTX3mULRkSwF7AzmnMNzeonN9+YGl3U3H9cpOU0NCpXo4/uJugwaKDUf9rZb7oI6uqgq5HbaNhRw"
-    "fah6KFM6WekXr/sauu9bgbGarHLR4ozwSz177fI7av5hr6R2RaFrJfkh8B8V4F2TMIDuRhtleptvNNmbXo7K7HiXrru/i"
-    "kLjrz3HtqmWlJMMXfo71KW+Gfv4c67Pdhq6fF5Lv0BPrNq95et/Jw9wfZsdG5BxmxKo11U0uVqlX/k8j9Wrmq8HRF198c"
-    "TR45p+cnPSHpGNSnZKuB0+4xP/bu3ir8XecpU3nm5QPeGXnC65Zd14Oqitr1/eENUKb1lUncG33e4+ftvrI40psuN97eo"
-    "ibp0/a2GWI6zSu9ZT9o2yI5rHgEfCVUxa1F6uY5WXJxULd+L4gFbiobrx2t4uHCnliTYZYqllD7X+qptTPMVxIztv8hJQ"
-    "DygLpjFiFzYFSsP3VTZaODmkJg7nQpKFuX1VQNDnu3x/KFCERD2FPlGQlwRQVYLdjzy2U8EB4crmlqZylvLvu/j7nxnod"
-    "z5LIa3vLIiblvOxO8zQvuuV0Qd0KWviY3/bljIC43HIwHLf5UG5so0VZjKQnScY7LmxzbSOJK7YjigQ7bZIilC6QIhSHV"
-    "kYFH2+Z53gqhtkJHBYlgQ66EX64jAqv232wLmn91ftxOQkJI16Q3k00asbJR0HEuTLNFbYOynDcHahu7wnxIPozsE6LO8"
-    "FOAxyDmlVHS/9hb3CAopLkz8GTfnDYp+/7ypzdvivZ7zsk+xXFMsm9moyVdscRQy9iOcUvw5ihw3P8epxF76PZzF6Xq1P"
-    "MDN7I8wuza/Wez4C2d9IGrcr0nPMFIbnm15X6slLq61IVuUpzNaX/SjWn/3K1grOmNsA63GyRb8eGap0iw7macvKOtdY2"
-    "VH7wuT7xs761tXr8BjDDHgw40vcBWsFKzEk/r2wutDnRr1I2SIiF7CELXqbd7OA3l3dIGZxzMKoxQR4/QYDJHNsMc2whs"
-    "MGgr//Nx4cT9iGtn6NIRdLOY2qHbZai3j3xJ+5h5fNwMJwfm2iD4ZzImiR+F6+1k5AuugNc4uBuG09hfB7FILxkKzMOHl"
-    "lwxeEpCQDnRjUKTetqGq6zIKU1KnHWKE1zzsEBCSEdiPyrNI+qo8diWklJ78CpMnjwTVY9taXVAof/mvLDA/tAh0/efaB"
-    "PmdrxBQnW3PkEkaN3m+Jjgu6UliSwRGdxQKuXiS+jzp0xx16YFkj4yRcTJ/ZRlwRnwOexvjNHx8jiEIM7TnlVNKyusCAT"
-    "tQiL8YqWezKc8knsVBbqVVBTBj6UIIn9ZZ7MWv2RA354zw8WOLaGpxI1V4CaqfY3RME5VTskZq91vu4gwL3SBzyazz3hz"
-    "2GupJGjCR+GcyZ3X+COp9jUfzqxzmBTJ3dJvJ3wjgdQTVyF/Gucl4jfUn6LfGSck6tJgJIvdY00H3WdR33nrL7cOV/22q"
-    "s3ZEpY3kqeyfdZfV6toaIkciWc6F9XoAWPLpbBqX6F7+xprDA+GfL0XrZNBQDPTUSH8ZIXRzopjzNCqPfaFU/7YZqwTW9"
-    "LyEU4h1R5z4iGfGa+kdLgUI6t50xdkt7BIYp+I4e/9Lmb8Y9juFrmd1NDcx69kuOokGSRIa0/CQaP+pJ1LYuW5SKvt/eu"
-    "wpMrrnWcYz8rskfh4WxjQnZEgyPFlS7vIM+V24ypjs8VCJbKOH68U/KZmNNwF6bOd5UOnU0rcxLW+KYzmITSP6KQfAc3P"
-    "+tmy4InMwvfb6yUPshqFabEZRd8gBq73rrZt6",
-    "bYCYyxj0Nt0+XCYjHOLMmGV91uiwRNM7s3YWaw7WqCtJSCniPChUxd4aydG2ILq25XccN67q8munHlnL+x6N44x6226GP"
-    "05pR0nRAsgX4WPonqwVRdBnM1h1mRp5c0IeeMgK1TLKGj9kgq49y+JrWSby2KLcgI7DZfnrCzQhYT7iHLfl2b0POSZJdA"
-    "fjoe/9Kcd6XAf+hVyDaMS07+Zh6iBHnf6s6d5dv0YboqcLhd6BzzE+sl4YRfsE64OWHluL/BcHpc2v4NpxDhqS/TyQl+8"
-    "gm003Ba797WdUdSIaDlTxxLCB/FVlmXSILs371EZSrr3NMx7cjLR02S4hNDVA0L62pzLs0ZMmQjTI+Lh71nz57t76cmEl"
-    "MIUqopS6GQJikL9gabwOm0pVrwVmvWjE5CaXOzlRnit0b8/bXZ0chABJMZ0aqsh+h1bAFlYOJZTy4t+ZONVRLKT/lZhfP"
-    "ujAMSR1E65ba2ZrdyXCkTQf6SJYdpFQWXHjCGrgz55CRtqOYcbSXCBKqaSTRiwblnEO69fQR9gx+4sUvFKsuIPXO5viYm"
-    "h4zgYNQZsj7mkq+zvE9ElAN9++aQ3o09EQrEvPZWxFRCo/a3z+CpzHG6QpLqOY4ceE7CfJjs70ewcA0TXTUxVX0kLIEXH"
-    "D0Nos5gmPVWy5Ari0tuNsoDkQ3MwT0hqoyiAAVI0pzZJL7sCpu5BxVKN7eEQTmtypwCkesIT+RcjtNZKLPcCAeWos4Pnh"
-    "zxI+kgUdmegc7xoBUB7zeIJ6/B9GaLJFxz1vZlNE0qHMFnJ1uCpgqabHssGkfx8Jmhzb28wkZbjOxlYF+b1GdMevhY8zz"
-    "w3R9JGiFqcpptf1gcG75KXKEgGgTxx3DawuccLhywritpLlFMFK3u2c4ncjb4wBKMaxsprvvmbWWtWEsO2pQPra4P/hYM"
-    "LurDBLVrV6vdMdng8JivIPUSWQv4xD2OQ1FlvioI0wplVoIRkQ9YteeaKZ3JLGqW21y50x57kIf66FbzfJR703qB3WWZ6"
-    "kSmcoqLHPgrz+B4qy8J5Enrqp1qnP5Me6x+hj94jVmrPTJ1j+qX5/XL15EvAq9AIB85+idfnQoTC1nsmipZ2pRXEmMi8A"
-    "qJ703pWmaMSm3s5m860M7ILU00FPPhkkMeLUfs1kKLpMR0tnzzZn5bDYrlLgHPCZ/XsfBaNo5ErGIQMhnvDSK+5fjLZvQ"
-    "9+/W62fr7w+i4IoyICCPE0IRzuMNwmiOtiXNfjnSEiny4Eskomqg8vwiaNQ3tN+uKWsIHK60fREScGy+tcntucCWAjiz6"
-    "Nh5g+5viimIrbsDWL6LivCTZK3YUgTJsnoIm09VNtoXw88ZaaH8XRAQEjbC/Hb4vrFMyi4r1+bgktw4rvZohLB5mZesKO"
-    "F7DLHEI7ai+5WfsRBO6DjV2R2vOp23UBxXTWp/MwR/lnLocEMjnFHTwO3Bd8KHJzFzZTRKTE7uxnLmyJHJkL3nO6wfdAe"
-    "l2SrphOo1OaMVGlYqP79E4EhLHqGAfJ2iveGwpFz/Qt/OkIlVZTgiqnL2aO6KnnsPMxQ5WkMxh6RLhyQeDMoyB146nOCe"
-    "db43PM5h57YxB49QDdEeWIw1wqsfDnsD2wC7nDa2QGSvLiNNFMJyiWLtdAIMLWFtI++omZiUKnMmVHBePBv1RP0i6xaMn"
-    "pNmdsBpD4uGTEV8F9qtRh2twqT8JxvrS7IJf5eHgwDnz7TrfncxJ7+eKMT3zRxKinUm2CJPKLpAw7kzppBD5ZOPfPazQg"
-    "UAn+ieXcwPlHBdsM5wLLNp8JXuehkqc2LV9LlgUrvFmQChMg8eLBobVqoxnELOHJQvCfLgJX/FuO2rhsNFoh6hkty50tl"
-    "pXZMoxid2IZxUJ0rJZGWZ1ppNc16gRqAbQlZMoRp+7iHxasOHF9uyX+siMCHKPtfkW/N0MgMUKHz6sKlJy2Hmnzql759x"
-    "d/VT4TqKSztFj398repge7Oxi+mjajkOcA7BHFDzyCv84Qv5BVrKKeputHsrr3M2NISIuhidqOU9wCZaiJcg8wPFduY3r"
-    "5tR8zgvEYboH8SHXUXvJ7W2C8Z3kHSo0Md8J9xgJEhPus0OJ3+d3D6MA9GZ3hDoomTkJddkwr+10MI9o81o+YRd+MYRx3"
-    "JA2cOWc+4utXzki9BjeI6VlpkikOv3Y50CiOc0n/+Y1zJb63BJSwLkBUkB1hjSrV2rdgN0VUq6OxlP9vfHE5xCiOaFKqj"
-    "/tcrtYyAz1vFxdBE7nJJ0Y92JjJMu6AT7VD92J1HQkVspAu3mb9qajxli70x6+gDwZNf5wxCeBXOmkykJcOh95v51Xy68"
-    "IoxKVamEEX9NfSOQLKb7grPKDBoUa0xBDJlqqYf0yid+UhL+sLdmBXmLns1kqcwudORIpQZRg+A2JHuzca31xw8dB8cSL"
-    "YbrZokyUsX8nkL+LiqTtmkITJ0lJhdAK85S1VqRp2wwJmjNVD6PWBeZh2lDJCAlLZfLcqVVYhCZecm8+rG9I25mPsEcRW"
-    "KsgAhz0i6ZF4R6pmu/vn3vYkzCW1RFuAszm1t52Na7sQTYTtZ6uqmBlNXLTLqc5wqlGSYGTruzeRfPY2Ht4g5D2hGetEH"
-    "qeIpRU0CiCdWMk+MLX9mAZYho5F6mllzCVT+CzWqhzuj3EraVpzyFT1DD2nGEs3qL4soxE9OUCWQR4QbuR/BLNZOrMlJ+"
-    "fYjRat47cu3qnnARqvS8OMsV5FZsskfrhwdk501/d40S9fAnCXHZCmHnBBvSkwhgQrjXImaqKRYmgxByyfcOAbebXxjNp"
-    "ZihkPHLXaMhxKnteNE5okU9CHuH+vr7V0+AP/aTb1fWPI+uKT7VsHarS6QwdoShRVzkObUSlWrji9rmMlau8V/Ax0jyIT"
-    "mLMpm819+l4d6bAde98u8NKrne38nBrZ6iESl6vwEJWIB/DE+yqM5hQ5w0PWRAPWRyXwwVxEKqAhyH9Tob1cUZaydNWBf"
-    "lCBsqN2/8kdossQ3qOOR/n7rD6pbcQ6xn8MnYY0rOdhvQMJOBO+3fHpCfjKoxkcBhaAsP2Qk35RxZMzeUG67HC5T9jZLF"
-    "gUBaZuEDpgZhPmSA4/X7o7RrNSZg+GhyNDoKBsYCvM4XU+gSf2KsmKU4QXsjllBF/rhar+M2caAsH3hWaqCJJfl7APCGp"
-    "8BnMp9aDGmmwjAc1QRtuFYnY/kZzv5+hlf+z6f5ZduDt2Wr76sdmuPfY2d064RjyagTTd4A/4c9eDMP4Rs1Z1SdOHJ0Fp"
-    "1D3kPKPraU/QymTlH/MLE6Nkgbq+G1sUvGQyjGSaNBAxA71jeMcLs/1r2i9Ph/tpX1twNVstmM24hLm7lVwhOH5lJgVXb"
-    "nTftR27Ar/LO+xK/xYOjoq0xcaHAm5pZhQ+Jh6HqIu4/1FLuSB5kgLcZc1VlbC8n02MBubkia5GVv48Ze5ddtxjHyzJeu"
-    "tzTYvTh+zO8F8YzeM6W5DfXcjvEo5B0aPMwp5AghfjfWt3olIDT1EHrCT/nDKfNakaqSnUVl9o7draVIVqY8+0SE+5xie"
-    "OKn1pZ/6jYxnkM4Rp3jtmXQCzbR+7ArgPJQY3feyE0m15FfcR+aV739D6jUh5bfYoZ6wjGq21VJED5O0MU4njjuBGDhzb"
-    "dmUZNDYgsL+7f4+txZ53BrJKbvai1iC8Z1kCfU2UOMcJkQW5jQHRvzHwbfxaK8fcOs4y2bEn4tN5wN3qWKdlKiEForzVA"
-    "nbGKjlUnzSgIHuoZP32wJkpXOrJED6N8Y5k7eYcBjRJac3ekeghgsjO0djx6ZLpB/beD3NWrWuX/CG++mNFKa+4ywgU2+"
-    "Myuta9tdrQFTfaV7UqZ72XCDtbOilepedf0tf",
-    "L1dWL9fIy3V+4VKbz9CdhIbh3Psspn3JgQqSlnjkoQoJMpJxGByYaHdcxbixtatG5nT7cYlgZ1jhVpwvbeo5tnu9JjsaE"
-    "rrjcPvRS+HXBfF/AtRgK9LppVE5aW0yLE2+qRU4neRc4AeRkhM3gHOlP44TEQFTusdzpE00IMfJWUkoXgHKGonhV/XWcb"
-    "Bqbj8ZKS4NsePd345AJc2vFnimKu2EK3+YWmCUbfZqi2iPutNaRUi6qepOscVsVYC7Hyk0hNViVNpZ8b6lRkxkr643GoN"
-    "x3DDTkWSMJGnaPKQug/FcmfBp3oLu641H+eh/bYxf+/N2B2k8DEB02mG7E2fTfBb/54dv4ARHDDsDtWeWszOQaD5HhNAK"
-    "kUT+ff7i+8SRv49Dazxhr1YbEfxf5GUkXXvNLkil4m8FGRQ0dnkllsoH+RAKMSJlOldp7LC/n8smudIBg8T/EEWHcyBxc"
-    "iHoFmDIkLPbWy/GgQZ2/XR+Ri8O7+SljZFvGtbsjxmfI2eOdJFjIdBaSG3tfI3IXPBGLKIbx0pqEYntqEsTmc0ReO+0Ab"
-    "W0AYQxil+Rvmg9jc3xRtL/jQ2qtdIE0ldksd+WKNVfr7/6QoJUbyQS0d8+vuftIr+Sk7fO+MAXHlsR48yyZmcR7o1zA34"
-    "gwXf0IW92A1fcAZzr4R4dqZt1qfyN9oRYJKCNQmg5aYGESrbbioEDOxi8wgDVl4Tt8vcTsZkvdMOioVE796hoNi7YONcT"
-    "qNpUsZx9BkHG0dkt1v6W8VuCjf3Q6z30Hzzqxdfx1Ms516UkivDLMJczMqviZk0CF4N1pMF6Ft/BrgQyLbxfiTGspZ+bD"
-    "ULajEkR63V7a8AM2bB/5tMdX3olz0S5YyZkkN9V4d8Hg+V1q7xBRs7uKlGt9rfJKbIYsoIV4Zy+Vkk/3TIukvnfnYixuL"
-    "YQYipYq66K/Dxmr9gQSEAM6lsiMF9FOJqOs6vgXEU4keIoKD6qGC6o73J2h1KSg5vucjnWWZrjam5LYzcN6azRDXQC3r1"
-    "1F+D4/zwlbAsjgnicDQoMQJ139MQTA6c53iJcs5bSJ00kGLByMiAKWcG2PiCezdkTIDdooMelTLroKLNVzPbo2k3c89cX"
-    "vRmQzeNfWDeL+LcVyXnPMyRQoVqvkGvL+6V0Af+X0ryJk1FrqOTThk0eBz/mE7lcuC62vPd+h1+PsizK8g9E0F3wxoJEy"
-    "1yIuVt+hhfsWEwvx0pX65Z4WOWhPOqUwG97FgmedOXJyYXeruD/kRRG9JUz6BB5zTnixI3EyEZMATjGTL6NNOR0g9QAc8"
-    "kY8BUe4Vqi/ZCahpPf2Vc2H8z6/bsM5Xga7j7oOC0esb/9fe67KRhMRgXEdf1FuiZuyI9Iw7a5VzGVXfpPWvMfEjB1OFS"
-    "rG9ONr07lXB/duQ6e+I8O1Ix1xMJ0uhM/9JzpkVncLnQY1Xl1x72KT+nhk0fFnaT218cBt5wbheZZn94jvOP75DpOfwB0"
-    "3d4Ohp4+ER72PuiQ4uqEw+1xx6gO2xMbnaSmGyKXPcyZz4h/lPOgkgfiLa8fV5328no7RoZ4HLdKUp1UI82evwoJj7Ges"
-    "DLMOMHLk6fBswPH6Yud7TPAjNc+mNV54SNQBAnoz4sLPve+r/gvDoGaknRR8AnBKM6wXQcfRIK47yp9RtSXURmD2oTtC+"
-    "KgCBOImPrwfIYDGhg2d0uExAOYDAjaUsaFikiOhr3vnaz4NJwOIZ5e3UeNtX5oVqMrFWEie2+NABpo2BsPT/1HFmW3X1M"
-    "DvwlFNRA9iF3uVj066g1U1pBejQESmZO7YX4Stn9dDQi72qNB7xkRvdKGgbayUR0sntXR4EgIV57g7E4v64QmDto6PjoB"
-    "LT9Wd49PcPpN+hkJkDK2Sg8a5CkJ/7/OvrWtbaNr9/v7K4w2m0fCY2OTQ1OB8JVD8zZt0kNomrauNwgjgxohuZIcoOD/v"
-    "te91sxoJJP3efb+kCCPRtIc16zjvYo9x7tvbOMeJVJYOSGOTgRgGjAibrqHuEZi2TmW8CMMvYfDJ4g93FdP1Hg0axxUds"
-    "ujKA12y9C3d9X+SD0aqadE9elq/Ix+0fVX++5jRxH8Q5owxGxv/PjxKNiV//F1x3O8qSZ93pvTbO3OD7l5bY9yZ4P9BBF"
-    "ml+Sy/vDJAR+3J0OEsqgVDeYKB+bq0IzcY6ANSRXEviiimvQosIxX/ceq6n/tJt5+UTRx8RCXwNv2PXbtkB+RF6w4TUcx"
-    "X9FJpMZ74+GTJmG4rTdwHzrpPvTgIyP3kW9J7PeCnxEO4mQN3zKerVuOu/h3XyaMDSx16iSm+Xc5w+9uwtRmDS8la/itL"
-    "fp9gJDYpQJ7cg6GAGF+qZuoe72WPGT2g7lx+pM6b+ggzY1w7ZYqwAMy33N+GD2Cixlezlm6pM5qCTCvYR0v9R+/HN6ocn"
-    "gbrIH7gQwYTg5xNCEdSgAisRlsd/xJ7r+Ml9TTztfFsukUqQK7RqUPZyHnMDtqa+mjGrWD/9wGQTs9uTsQqKGyh8YDDHB"
-    "mg7P1e03nDvSgRJn87Tum8ZtBNrwJ3JJbKrl9qDclF6b/YET3J2+x1HPlVsiCMOMhdzu5VYOXuqgm3VaFulVHNFPwQkJG"
-    "dFrc57XvU5Noldywx7RLmwNx1wHHzWosvqLat4OyNXCrJbH9+poW8zzJ6DfnP9ffaadh57xzzhxFbvNzneK3aeH1ZZIgb"
-    "czRSwxBiqwLPM8m5zq/bl6X2ffJLezx8PrRl3FW85XsWjbXMslIWfMD2C5oF14li3iV1UCXcXzXiw6xF5DgxuWC6LpOAg"
-    "CCDrfYYhKHcK5pIBv1uKp5U5bqMraaHz67v58fPjN4YkZzcgL6h6f7PCv7sJe0z95sb74xWeoyWgx8fEA/Zm7srohS+Jf"
-    "qsr/a3ZhhR5S0aqsbYnDaWqtaDCPvSKRj4Ifx07BdtD95PBqFYx4ULv9tN6Zh0T9+340PmHZy0PX30GtVejkF5gJyVdnQ"
-    "2WbAAse1JAhovaab65QfwzHAkMcuG29Z5YFhos1oE43ngbZnc67ssuey5Gbp/wP1IHBn6F+w9xjoCOt6Y+GAreTNxjJYE"
-    "7edbORlobEkQaJOl55AMArt/yKFf00Mgyg7NPZrJuCybmaJQsfocEYVjtLRgdMrGzitY6qv1+qSA/XARVrAJgffTfLDCS"
-    "ee2d/fMq97IEaGVLjCuj9+rBb0i84WBNI8Ppj3y6MG5HDwDHpmW3tQDsaPA7XoZ1JHXsmV7EsGGdeJNSNeG544OuXLDNo"
-    "SHVqK2ZqrZ8F6eaN6TtlCygID40lcsQaS4hG3fR6p92zKstHBLWEuUT9HX+8Tix/RvG9Hd5JJ+5mar8qq0FY8yKvhD4Uj"
-    "Iv/g4lttW8VcTddZnFt/WnrjkF8I730SkrbpO33jbbD7c3+fKcOvEOi3FSqLpBGo99AttLw/AzefrpijXqFSgVfGuz8jQ"
-    "KAjQWwLe9C8deMNrztv2B5Kt9tIK1Zi/ok6YKoE4O0qYtzS/BMteVogufOlytFnSJWNb98Z3Ia3SAYv4TjNy1MLsk28ga"
-    "t7qYZxOaet9w98G6XhgJR7RP39ynzXD1rU/a+Wh44jmvBHh5+tdVZ8Ch0SQaLiGKKe7VbUBONk6RWJ3tbIxOjrh/Xu/sT"
-    "Bx4IlVK/OfxInj1T/58F4UO3BAhlnJFb/TFTHkYRebXgIVHiCWMVtIYXIpCTnZVcxVWLy9cTT1A705c+4RzziEkyA+PvV"
-    "eswxhxJjThcYPXYhYng/WxM/2xUloHv6XeIbDZ7WHc8a/43GX1yPFYO5x4dRLf3e2dHiAULazWr9ByaQCpq0wrmePlYIQ"
-    "v7JDIyS8ImdnX9sCfoOfStGRb8XgfSQpEkSob",
-    "fhj6uCq9oqOLMccwz1QVsrWChXQRdrlZ8Wuunlbxr+oa0A1JpBPW1YqLbMLhPsKkRYwf9pW5/uXFGWcvtjTfv1N+/gRfO"
-    "ZznC2iRRrtyuVtRGzcc9+8TN2rpZjSWQN4K4J3pf+zqMRUfoR8SAjm+gTVDXjZK1ThiVuUtxcSzo97k+GUb7mqDRnSToh"
-    "jBCQDlPXtHgb/SO9ZyvgYJyQGJs8QTosnvlY5bgBEnk9KY+KFkDQLTxxs4nfMmVdwAXFOSAugiD0sTH4advUW5yWzq8Ld"
-    "J4E6mLS+kDI47GILuglVuXLta85Q9YquuCmH7EWTQLWL129pl2udwIMMB18rQZfz7oaDXt+iN8/S7hFE4Gi4zrhwMVxsT"
-    "Jx5qd8fMP9GMNaaLfvVGfYpZcW0LjEg3yazg454xTcnOLW6uZKE9mUIYnuRXGu7/PBEgMioupDw6CIbI2/qBuPB5Dgfx7"
-    "IVyf74deBM+hx/3+86977OtwPmu3gagT+2aCT6LaQBt33ItJERJdqE2ksyaUZ6Ll1B4stP5RtOHhyf58f6b3bN/hdHdKQ"
-    "tE46TR+7QyJHVqEeMbzGV4Z8sSIcmirpWtgiHY0JwOr/GzrwSLVbcTJkRBGVdM9di440jdU/fk5zIn3r76tty1brlPFsW"
-    "ogDXfwI3s/j8cz2l28D3DpwTRGm4EEa9XpjgqwubF816iWjCdv39cmw9zhgQsLKT+/paEQT9UOttKoI7MQ2gjYYF1zP1V"
-    "OAZxFvOuLWidLU8a/ODwp77hwU/ShvWHS9QAqe+/iw6puwnckjEnKeBbKzD1w91Tu/COyHiU55pSDGuBtF335Mtx8Dy1u"
-    "/dGdHbhw97ei+uEdcpdMlYg2aEX3f8SAR9/4MviE3YUsLt619mFkRJ/7DmYmqMhZtjg25OYrkg4g3uTk0PAbcqjr84GTw"
-    "9ddhiwmk/ZU5LoLQLeTYXVUnW1nhz4NDP5vQMRGEz4LJPNSQsdq7kyhtGQ2+7uZUFlrIGovDfYldjhtaV0Z0R876jFNe8"
-    "NII9Xji3mUyeGYuiFKxf0oML3eNiRKNkRKq9QY8G2rWQZ7kP4a1VdN99WjWwEzTrOkEBGNkQ1lE7d0017tJrZpjSl4nm2"
-    "wxIBEg1j3b2VkdxiTQj7+ipbHqL47ox+DZ/f3qMO0/Q2q3iArdTTBXK+7ZkxZVTPJNzfW2gv+nEVPStoJhr5DW7D4+KMy"
-    "Ew4qmOQQ+YKzcWHQEHNutQiQdGofAItZY/TDx+AvNbxZ27VxGC81o8m1mMu1dAw0oGSyUvj95518CxY/WhmSIYYTwDqak"
-    "C92/IkICYPss4rDOxvnGrtmVxNHZDx9GaeBk7DzoZHvL/Lgllhk3l6kLKaSk1bMHn5ZD3j634EPOQ94fWEmTq6K8Vb3rO"
-    "AeQf+jNiwzA9cBEf0eDYBJh2gX4KvFN01V7VoFaefAaYlJtxugn+mE7GmKNzFnzuLPzPvHnfS8kOluayVs4Ke+ddD0d+O"
-    "6P7XDD52VZXL8lYgLmiX+8Z9vZeD1NoJZjd4LEaNK/IXq8TCyo7V/QrmyNWOFq/ASsyqJqmV9IJIJiyKiYJmMi1aMRn/d"
-    "EebUyv1/v5sYWbGEVi4aBEt5pZ6exe9a71d5jsXbyJVF0OH+yFoAoAbg+V72PBt9ZIilA2Di9WyP0fYdk/107sDFMgUUO"
-    "rVtpVKp2ao6WPV3TxkyOs+gvUFUrpJ/7nuiZoAmKzyRMe6TKIktCL14uaWWzAZ9Rsxw/GSfVDHESOpFfD4quHjbIsIdZ5"
-    "YxhfNj1wOZxQhrpvdxJ4nMuE73p0FsHB22r6ra6k9aRxKLJUUgUFiQFmZEfUL6IEZakEswpQ4V3T6UzIDuawrW4LnHGCN"
-    "5g24H6DpqXO1bahSZ9pjn0JjTBJwlOy4DDWkJehKK7/qvm6PaPxdoMbxH97Z++IyFTrPlvbAZXpMYQB6hTyYagFT8N2dc"
-    "F/fFTts/ZB2lDak2VrnHUPNOuiFUVHNjqzSmmH7TMv2/CjHRyAfpD/98xVF64WKOrc9FIMi0SP1ZeiZAPOLqsfWNL7hhl"
-    "h06QwAiOoqpcZewU66nYBx1+8vK1yRHFxnb7fhHatzKH/aX9Zx56oR/qnSX1dZLkPRsey6yVQ3aN2yA/SVR/3IZ004kcy"
-    "ol+84uXuC+UVJb+hamT2jr7gI1zqTDA9kw1PZIN7sKEU6M0v5XHV8iRUqU57Rz29ei6NAbr077fdrQ8VbyQWoX0Eo7YR/"
-    "a8ivfgdZnWdZIjo1kQ/uZvIh4pz5Qg6QPnrzB5GBD6R1RLy9xJNH6mbpJof1/9mkTP1IvorkrkiAHNZixApCRnpecHV+n"
-    "57UYsbivSI0HYBgesNBFEN8lGjCMqSZijRq41UY6VjdCxJfCj5hAKGFwOgqrfV3k/+jU5AB5NBJSc6DYxxvt6Ki+nG/1f"
-    "EzcE+4OrrX3B6Wgkolk8KZn6eOB32Y/F6g/sNkSI/LKa1vJ65Si1d4ckzBHjh4PH2DZ+KZYHAkggEEj0qCr6N8ngFsooe"
-    "YmDWssDlG+Ie4xlgKo8HPh8PBtg/IQPZZCDvxGSBz2JU0OyrMt8ss7mV64EZ+Fpc2cG1Wbe0RdrOwstjofusXauUYX+ir"
-    "hqdAi1/1sagkBN1yTy361w3NrOs9UEC5KBNcGm/fFh3VkNE1swpdt6OYQyNDgoy8OoQqAblx+RXNfSWWfRCz00UoEGSM1"
-    "NWTkY0++DtswsjP/RDbvQWmFO87nCU2aDXxPY6V7o8RoH1pjnvzDC3cSTZoNPpStinPomUO+gI/Yt1AstK0Lg+8e/Sfpf"
-    "q4z+zftftzXZfxebrP0LQCMz98LwV0TWFxwciH080die05r/Thcz4FSLvpbI8EVtwkRlfSxmOpKKY1+CiThuhFbbWw855"
-    "gmv0SrFzxBaEYsl/BN0Q6YtM+hts8iJHJ+zJvEu41QczZhnjEO6Kl3hGTJSToLXtbpNBvuBeZGEKhyUh7ENH5qWs0P2R2"
-    "nS2Dqa1UI11XDSinbVEcakSsLhDaggoi8W1mqwOIrG9FY/aKlVkMzObeqCGmq/SA9hDEjW5HYrvGT/qRX0reYCo13OnLg"
-    "11Bw8g9HsMVG1W15fZb/fjY6+dMHVF1BEojkHnItURpEo5TUL8n0aPfpxOaG//X7oox9ZdHcTXqrrcKykdni9xnlvp/GE"
-    "rSp9uC31xwAhmLuc7K8b6pwXRPec4c7NcAeMJUFL+lEDUsGjncto476o1R4FB11VFkbJVSjtW2UXD3iBEc4dkjwbVHRwO"
-    "ejyhdrHBHxRLVV38kW+YD9FfSQUUd1vDoWGpium55Wm5zArCCUfjNnafXiDSLfDirtNBOlwBAGjMoSZplRTpsHY0v7PAD"
-    "vRw14pVlHksnuAC6OvaE9bxis9dEo53J/Xdjo7jOQVNHOTlI5xB7G/bofQIXYZPs2qci1hcJZNdISlpGFIHuE8RA4iDpK"
-    "kYfnk19OvbFumU+98VWpJgm1p9cSLayR6pi+JcL5K2q8OwPvoUGxkZNSXXJk6bE1+9Gp8FJkl4BFe0DDRfXz/8Sxwakms"
-    "mae+r+VW/438pdPNqcUcZZpzOiPW3MmrnrRflRBlSVQvXtQAZn4nFfqQePvIW1xPn86CAOkHuSdNl+VB3eFXAp3D1jKuz"
-    "GDDr/Qw6DI5BGyKM8Ps0L16+myGxhC5XSIZx5mPkmC2EYHioMvUX17KcuazxF3Zkz9KOMghcVwlSWLlJfwlR8dcMD50xL"
-    "QsWStE62IWpbHsC/abYJla3xo0KiIV7z6BZ4XSt/rOrWb/Uh1ehMHuI5LA7W5xODX4yfHG4j1IPWy2KfATnU1b0sYbGD9"
-    "gsIXlgDixXxMO88id406m+hVjyGiVKvBHODYn",
-    "A3CLqwJZv8Zug/GqMl0JVKWtrkZ92mri4CGSQm1TbhsUf97NBNTiuF/oeT2ohxxizK5OfBUhuFrHjAu8Nh8xGrTaoHoZy"
-    "BwhGvlsYC6LGbwbsVryGVo7kB8F/4Cxgj/SsG3mReaJOP8UFUED7PTC5UAnUq8pkwf6YDr0e22C39xt3lFkXIQ/16aj03"
-    "9oxMFEExmlDbM1cgbrsnposBR05J0GYI9MKg6hT0Kh31vEROag2SR+axa9xUgWzSFmD8tKb3XN8eQzewWa7f6gxh4UR5G"
-    "tuLPzGTAjreb/1sFQs6qt4bNwOH7S0ptZLZsHF6lB3XhStau8F7PEObBsNqt8A588L/iucBVpg3E4fqiu1tRRuwfjL33u"
-    "A1xAW5Mf0KR8uf4r5L174Inxv3es/b1rB5EjnWb2hUv9qtnBC+N2pQHyta5uYvxWOYVRPqEd/UKBu3lgQ4YgkU6Yy0YUr"
-    "96XorfLu5rL/3+d3C/pFbv7s76Pg9VBpH7zWd/QoIgi3dmwx9PZu46zT5VEoQg6TF3IxdBT52dZk3DPCe/tbA+wkyXsGk"
-    "K+6QL0X/8Exr/ikv7mjWC9ofB74Sj8ZJjCSoEwht8W8KZ0dQ+bqr42JdEbzm1reMaunB2d34tGX+foqWL7A5g6mhwrocb"
-    "ht2tYAIt2YIgWFCsR/CVK5LsafWK323BrpESr+HuhVYZ5wirD30iqiJdG2Qj6lfN1YD6XAcCvOQiibN0cdAaXBpHYEw8k"
-    "V0/lpyRZVr20rnqI7u85MLIHrHVlDVIPXIWuijClGuloF2k95IVeRkjtybw/sgEbRRcviBc6EcSWvlDlf5KiVVfWdgETf"
-    "Wlqhd4izpBHVJwSvffJeQ/JzxX+h4ZPZ0C3LK5txJjzsNp5tQCYv2jkrVXud5OakmAWi+ZLlJGsotvYK+segk34TlvVoA"
-    "xrhmSu23fp+tRVnOV1dAclTTgFLIZKJGaG0+jtP9MZGA025PQdMa3EYnPi7nD6bc0/BZV4+mYmEMPTlbylBZ6k064h05Q"
-    "iNrCkap+S2Vr9kUT7o5H6uYjGj1USG5yYbEhzmcWcUjlBnp58dZWU6RyJwGlT2JjozUSCkwTJkjgRJ9cJk0HdqPp+eyD6"
-    "xWDXJswfzTk3OSycCFKPkY1+brHx5pzXCHZGDXdl7IAmgl9d6stFExvlr5CE2L8MJrgc4CqsJleVf6lWQUh/kSmCc0NvG"
-    "RJrQ101i5M6uclnDAyvGWdq3dZ8uFraekM49ZZIo9ugex8AVUNAx4x1jlqaydVwOJwLlHEDzirwBIvggbfabpWO2BlvAv"
-    "9onDnxN8+hwkRgrcC9cXqPif4LVJVC0HqoVwKNhT8oj0kUNLBYMdURlTW6vyRqD0UW22PwoTloYH1urQFNmDinU594NW3"
-    "Z3GzXcq2yyU/A5+PsU3gbAhEanCp4++TFzs68m0oIxay0x1mXcyw+I00xIIXQ2CVVpJUINiYaftWIArqmGu8Hu+PhuO+V"
-    "yRW/CoSBerr5tRzpDunRVUWNBz2WLEbYPlQfTof+RgP5rse5Jx7KdiS3Vb5X6VxSu5yz8X/D/unknXiZmClNokS7Zh+rj"
-    "2qeqA+zJnGaTbvFo3osaUk+KnpzOE/W6kPjkXEcHR0PQbzBkbPd5CNK0IaPjbzqFACh4KBZTw0vzW/SY3BsZ1nSPJK818"
-    "pQr0cpGa5yyZTGObwQPD5HMoFx0JyndwyMVCt26Qz/SCSZvNhICgaQV9IVOm3WLkAp0ISLBdhiY89iED52Fanq+/spLbG"
-    "7NXbtseODu/TL6fGQx23GeWnnkS8DLOYtZykfY2IntHilNXqsUUjdq6cyBjPE0bZ++fQqjb0gb3DujuTuRzh2uJ+dJ5Ll"
-    "jCf8g/qI0jlduOP/PdH27zvbCz6LH5PJMU7iD/yxj/4HwPIEBiVLCKy7GHgKRSal37S6gFereAUQvQQqLhFTjMRZcX7rQ"
-    "SWIH4sChiB1ix/Fql6u8OtCr9FjGbpLGjpR/8I2RrP1t6+HmvmBLPGPg2Zw23SCDyuP4RQC9RxMBeMsEDehc4bfFeL124"
-    "/+SHafqL+YS3tpo95+jdq9bA+T+hGLwH/J9PWYuvmSA6aO1a/cftoS/kemfvf3H3kgqJIW0E//6xSZN94W1yZPOn2Wt8u"
-    "xg95d6I+7Qcx/WSPRseCxVAgu0fAEHyMGfWtQrAGptWVec3//I5UwMunW8f39BcCqWfZGIShGEn20PiV6YDT8Nb2nwrkQ"
-    "JwiQpLofqKrmRz4m0QekXTWfga0Q4Bc9TivW+9f23ZntiXpMwuS/TkNThe3Txxa94oymlg8BWKvWp4pW5wfOGaI/VVfRK"
-    "cyQ3ycTS4g/2KaGH8A1icU7Dtbbdx+T9enBazqZu/EptEGo2Zzvvi7Z8lyfDyWvGQ1uBoyP0PBNawX/GVqkrYCMqf8xub"
-    "//cBiDAmoG64+Ehrau1Iejn+mw8ViIYY6XhKlMizhgpYk3/mJ6Tyhu1PNONLo2pX84jHRXcW6A6mJeYs5pGQCg5JoGDPT"
-    "R3sv0fC/obMyIcSyZitEXFr73C/C0PYVq7/2P9JeXaB9jy48hdTJGx9X0YLOpjwHtGlDR6GOTdqlg5oJ+H0+25K7ejFtm"
-    "u9BJoisdCzRhFRH/Bhpxdnt/z5RCyZPQSRHbLS6SWpmDowrkK+FPXEw/zB7i+vF6T79l4tEWmiccwEQHbmyvg5AflyzrD"
-    "76BZvuvBscjAXVKcxAnpVNSSgZqTzEkjwb6917zhHaFYyllDCq2oPCLQk17ZA1EP2jWp00RzLom0sTNIcp0mWvhcHhW3D"
-    "wkpZfJxaaALl/m5JW8EmXBX7J6V+8A2hMXINFmYTG1k2V1beUXIZvPOambITwGooa5z7/MAZxU+pCXFzG1ZvwoDC8QZJE"
-    "kVTNntKag/0JKjq1xmFTtVRNYFw67zZ5N2vLUD4m61czkpat0ruJN6aDpbmJyWRC/WzJzFIhLExKf5CCW5orW6NbIpO0E"
-    "lrGYzR2TYYqThb0znuljJZ74sV5hPuQO9iIlCsmKez+OWoSHv/Ig5bEtYPqcPrTkkxt65NyRdLe2Yq7rUqt4Is37xgtNO"
-    "9fmzPTq4uIiS8yase+zMnFrLaFFsFGsG0+14d+rpLw9Zl0HJLwhp6osxJT98jLNzgNEJ3JK2FQgIoFxrndXE280TZTMOc"
-    "Dtz/x8WgMJcab+5rg438BXTYn6AXUfSOcV1chnavpWfT+Lpn/TmGjOUeGaJVnYbOoEEXMQU0ngVMf0C4w//1hW0dQ7Bmq"
-    "k+bhAW2rESVNRsXQTOvfYyw6iRiigkxpjiGpYvEpiE6ffJupNTW0TeDeNUiawg1T1B04XLkhp3i8x6NSxZBBK1B2/PNHv"
-    "rTnB3pTYy7XLDSROimUr7GiXBB+aiZdscEOKYzQYCDo6iWndDLxm/6GN+0ZnXuskYqs6Sdd0+DGDNDUHqwNSThWXJmfDN"
-    "J4Fg/eAV4yOymk6CxgV8HmDScZ6emCh0UahaY1pWqc57NxIOxEJ81eFBgIk8VuAx/TUdGpGTU8hgEZFPJsI7QsrUZTeiZ"
-    "yHCV1wUi9U5Dt6JuU1MuT2Js3jW9/7NsnOVY95syrl1J5I4EN0iZaJvZ3cNLcljJM66nuvYChsPyxaF7rQRkSPxwqJ66H"
-    "5WnEuVb2A+RXx54ueqbrxLN3U1a4kh2i3Aop1hfjmwQpUzP34ybVDGuc4PAgtL5rZ/qMbbVpYP1TJaV1883AV+fyUBor9"
-    "OVs39Wx+ZtA40V9NvffaKGsGSWppU21TrbWzK+zeSu/s42Q2U3cOYDmUrBASW6vLgmdWkq5psrEMwgcmF9wL1hgOyZDTK"
-    "ooAo5cTI9FBMdssaQ3BKIl1sKSJbvzg6+Hgae",
-    "ILnqG3soAsriLkI03cFB3ZolTTM9lMIS2rF9oQbS3Sd7b61Pspi3NZEkJClU4VSecB67CDZlB/xYGQz91V3K08wa/Pup4"
-    "+nO8Ygpg+1ww8uquHXXerGTIBAq4YCBjuHwngyT3A8ML9Me4xQT2BBrA9eHd4UegOj/SbHhb4yc4oEDWC670ADDYzciGY"
-    "dyAur012dWchnXFySl5KQ0ONA4H9q3ufcgRTe5qEt84HXkrUSZwNGPN5a3kKtm7n0NHlbIebCayt9Jeb3OC7IrsK/CY4U"
-    "ZfWXkyo+S9Rdt47u7VfKmJe/oBYmzZrzKGdhUBeHI0n9rrvGddhj6elACi+yfKk7gw5BSYvnpmZ5G9nME05wo0Q07cNiT"
-    "zR6+2BRUz7VxRcWg+mNEkuazT85epqlcW1JqdOhdVy1ln/9ht2RLkHhqMcM3u0//SxdpB451durr01757nWFCV2Xit3fN"
-    "W35XlJhXsJ20tjAwDdpmShv6kdfLFfcCwzLJmAnHqDGM6eJlCh96LW+MDD892TL+3uVVkAfJekWUte2TqbhJ3LmZKOhva"
-    "vtru0UOSMDT+Qodn6jVRP3oU2bDpSfxqnkLhuU6VbR6Q/adzxLok8d+AN8vm/CG+Stobs2oSM1rcX+oy1JVMfRTRVpqxF"
-    "zI/htzhTHiQ4lIhEGFQBOHP08vSYTdotWOBvEeK9SSf81vLZFFx1Z9gF2odU5+YdCwZZVBnfpwRk0isKL51LA3GkjZXx9"
-    "I04u+TmPOF6wuUE3XKmIi2PlANFygN3IMQ3t7wl9+oelaUuVsTGKBtcrAUyZlzeN/fL31bQuchzygigWDwI3GdDX968Gg"
-    "zNbRez2LP0F9Z7XoWikX46YvzDX2sLPyyWfh6XHmfLOo1B0M06+dOAFHSYlVpJcpxepZRi1ti0bILHs4+8ScYpWByKseG"
-    "WCZJKE96dslr33nU623fLd13uK9Y854kutTDocADNex9xOvSSn5yhYeGDjXwUExHwQV0SFfD09D7oZBvXsdVj0RB1asK3"
-    "KsS/gjMqGdOm9sf9g6cHPBOn0nYaqeHrPS5QjLWjY/cW3IyVg2yOomzExw2psBI0h0zAizMee6XwRqw1jhs0ggrH2qExj"
-    "TDkV9qSot/u/a/pbfTnzc1/3loOwYPbN0HTg6X29GrfZPs8gDouYSaTnZHa13y8qKu5YAVQ2cndzonQallPFp8cLWlBWx"
-    "w+vp07k1SPWzp8KIsVsvKrGAN3J1C6RAjxMUh5MS/KG1Dx7rQXTbk/AeaSrCkoJ9Eyu8kM161VoW649aGZjw0v6M7zuR1"
-    "ra7o0fhTw+I4GUXNgjBVJBcMVsbygXs8fYIHB2OIphMleGuW7rrsi72jGZg4SiCT0pzT/L6T19JroPXBAX0L8KzK5nBP9"
-    "enbFYkeJuDtFVj4wnpRk0Yhs0E0GJt1QP90HR65Hgp6MUZOfYkN/zKhhuKB5ZbA915DA4LTDn9PcqOXMLffxnwXXhJ80y"
-    "5MM9iOw0EO22S8ZCUK+w6Itpq14TlRGsyKUKmr+DzpwTHp+jJhX1GHBsn6GcJjIF4rOUc2V4SZc30fCwH7FuvQ3bcgAZp"
-    "UB3o6HzyiviTH/L/t4g2ZpeGepJkPnSiVyays99CPea+gnV727DN66yAHsgZdeGGS1eeG0VjzBorn/K6HWRRzM+iOyPO5"
-    "Jj8eGut9eTS+ZWWCu5g3RDjmm69SXjP8N9Bsx4o9XcBz8FUzNKZZZmzkI63Dtmk50Z2cnZSKz8lDsimXm369Losr5uOKK"
-    "80jFawOkDa9Q9V/u1t5Wy9TXZMvmqo9Ljk3t85PmgebfYLPCOOr3+MuAQh1JvysrT2y6SypL+6GfF4bpQN36aUTKm2mr5"
-    "Fd2h3prlNm9yWG1ljUxvtyUkJK0sYA85JcuMLcwtMziB94/iAQJdqJCanmsRb1CBGJq6Uz200coh4H9Ge1lL1kEv88oHO"
-    "QOzyz1JNftOO3l557Dwo+XPhauHvN5W+IQNxaV0bQC/q15v/lvkgDTQd0S2zz7ePYf1Vu3ISsZnHIXw92dra+IBKDVZU6"
-    "JAmTvLvRcDhjOs1yxBK6M2v0rBfVwwk+py0RtiVrWtmpLQ+aD7dEIM7CZ1MTiGGwRPOJy+Bc05K7OTgaWWZLC4Z3pomh5"
-    "0sdb22yAZdYQKppYNh+2zoIHkyo444kJ7eYNUlWLN9zIDlNgdMr6UszxQxfJmmEpBYoDbF91DiTVohnPIQYLOkYJBc0RH"
-    "E2IJVuWc4uME3mbGPDQSsbzMtZN2VnEWyEoCN3T1TiK7ww5thtc6RJ0a4qweS9j9sK7mE2fYoNVHbcPMzCsys7UO+JgYV"
-    "mu5XcZGwgQ0bd5v1Wm2y3TX2xL0kaCsy586a9WJVIaJ/2I6nwQD7RIm77ZFM/Sfyr4aSRQi2UWrVQwH7mPAgpllfqfoqE"
-    "OWcxh+1l284Gqs1enPA1EJjY7/zUsYvoZJRuYYAEySmnGup4q9PIwjwA0FS26CCxHWzDU158Uj5m9tFBKLfQF9oyAS8dM"
-    "NYcCvEp8cu9oqV36vsmt97RI0T1NFDbjskwjsVn2sTqAsPdqokO9yeJqzQKXyb+9MHjXHRuXa3EVXG+yuAi4Pxo0roMd/"
-    "/c20Mml77XH90gxW6lsS5xAmjb3vgpK66/oEHbZBpOjDnsQTL+P6itAjGR8nadKXTb0GhONczIJn12k3e1Vm4QKMlvU23"
-    "fmTX2166Jm1GesSwKyTtkzEd4EnIA4+P6Mf2Z8P9Q1dGcYSMgK03Q/42LVRFgIulTxg02b9LCTaxBLjz9r9O+SS7XEPd0"
-    "w+OxNkSYMxJLMEAOotUgKTZZgWhd5O1FwUa//5Tv7TIQ1mqZt+VUHvLGMtnmdEzYvHWl/c7fTIcjW9E5McAiIX0wD5YkV"
-    "Idiy2FZnsr2Euuj3U895LPpuSnwyrgdbADuUjRcCK/3xZiSCEp1zab1Fm5Iz/y2lGFpefeBvafrGocAvf20AlDzZzSSP/"
-    "KuAUyCXARf1vb9B4o91GLTLewN7qxw92RWfKwpq3RMrNLRzJJpkeHFiqPRxBHi3vgFvKlZhGtLat5GIq9sY63igI3eUyk"
-    "OrwY5rpgAGqYIR+YgokNqRAePHEgH2WFigQxqRgU9GtngZAetEJ86EKB9wC1m6jIa7+l3rOw7DlYuXOKin0xXOgv8bgx/"
-    "PjpT7c/nUevuy+YQmO/Ody/2/Nvd20DRf3tc8FzcMl4eXWqEs8vopVpEtyYTe7TYm1vn6FvqXna4Osia5rS/vnd9kAurU"
-    "R9Wk2nav1WlulDXxBumiMJT1+qCTqDbfnSxRg2/7EfXqhpE10Hop7iucW3AHHIn+W0nxFFkQ/ENCuDKYDKc+3fCjDlcRW"
-    "GmbcQQ4pyXUmxjE7jOgVqFvwO6inf+2W1Y2x3K0bhYjw88c3/v0QaKLy7gzfGdeZ5K8bdnDVWeA7XG9I4bA1bTTeQbS/H"
-    "AtjVnlFnpoC4bvAdQr31Fo7zgBaYzPmt7vHZS8EQe9/q0TZoW6QCFXFyQPXZagzjXDPf8Aece3huVxNCUTuhQMgUnQVwQ"
-    "fFGI851Z7VJJ40TiOvK9FBV9xPem8KOaIZ+ahKtzwrvb2pdMUhl1TBvyMrHIrOmYMu5R8dJTd+KHhe3rKQljii0sPBpVt"
-    "uPaACtTNgnM71wwKmXDz8x1C7LqwxIh1FN+IZIedjpJm2Q+nW90Nehns4OtjGjwgk7WchM33I5JHZ+xjzBg7xbNrxH90M"
-    "hVHEhl+NHGV2+qM4jP1KpRK13ytlfX0fSdf2nW0KfEXO/BCHLbhD41w0hr9YoItvF0WyH2b6T9pk+37y7Fue2/tu8K+zK"
-    "4jra8lqQSs4bXri1SzRngcHG0P2Jn0DNPXeoE",
-    "vTSY17xlL4is6lpPpZakgLuAw1j7kL0VL311hxDbsNyrjDs+QsnCbC+3vyWGbO7U0Nl7Fk0l+PvJ+mMIjCk6NwsvZd3Ro"
-    "uzGCtBxBwR3oyX8UPu36hLIHCpt9s0i7kYFdsROhlSTXb2z4z8HcoSQFWNTvr+XQjFaWkuzoRYLnvSlv+qQhqW/aJd8CU"
-    "BMQGgrZFZktBoIKwuIMfZ5tvPLjRUYkxVTO8gv3FBjT7Xym15UgWxV62de4peE6HnddHyGcZtfIr+WuGuiUaWN6ePNQNs"
-    "Ojpls2jWAdPjEUtwFBF9PsuZMtbODbtzMVP8bPmu0Lhctki7+odGC3+86fM39BkHkeS3g36uolbDq/n6cPDrImv0IMODo"
-    "6PY/CZNDIq9uS6cXwOe3OMtQjJqJSK+SkxxwtC2zGpAI8s5k9/1LC4FI49uLa8lMdolbnyQIvxaru5HKIaVZ+NvcQPqAz"
-    "z8wZ/97Wm636Jo+b5CbgE6GBR3jK7XipFePx0/DR0/2xY80qeMULqOY+NXVVczoWc8r9iaBY2zATGXHqMwfYHWdtWw0tu"
-    "Rpl7NsmkNM5mzThaG5v3c9IyJt2EkZLmYoYYtilW+HyQ8s39Hxu50HqgE7M26xVePdUIY6YYOmbZqGiWmKvWEzBvOOA6y"
-    "3FnZgnHeBOZbxPK1v1ZQd92YRg/bUccaB5AnRluEq1zplBNFjlX/CgfwJqLlJtgjMMmgw6htlSih1dOr3trbhVpJG8uZn"
-    "T1jium8lTbifsrbB/CYWZ6Tz2Qh/devqa0aBE36HI3OmNQi3YP3An/GE3Goe5AKuWuHW1q3DJTlLTlM92WIXmkcyN4HXb"
-    "bf1V4gKgp5JCr4K3JVLhzUGyLBrdpBiYqlKt2LYVDqYg63KXLaKzsNST/vgq7W2dWDETnVv5pqjuiiTW88G864ApCpKQT"
-    "VSDjL5SKj0auNDXpr3uH5leLVV+81qcbTqPmOZUf3IYtB9SC+qJgKGpR99NuikFxmCsRfEVYkBVACXDHECmP9cctohxgg"
-    "/c9CNs2JVNvzo5WZ/zsv0c1IyOOvXsD3ksveloZedZl5vPt98xTx03XmoOxZ2k5gHCv3AJcJmNp/A7uoyxlxGNR8emorV"
-    "rVRZd4f64Xw2LNZahvqd0ypiP5rdrQNq4OvRSSTRSPwddKImjQIdKUn5GVstj37nuFGWTzXwbuaEzWWaUI6CwI3BK1Slt"
-    "KLVRh0jGiWNiDQvibp5cAufaiOYyhvkGYZDGc9IdpHTHeRQEgsbjjK9uuh4tE8lihCNs5AqDbv4zjQyYJYw3UBdoQrAXQ"
-    "lmDl9JIlZeCEopNllHH60/pkGjudZhNLq/z2x4GU8rcehxFzF/HhFXp3EyLQes8bLDHrPAmWWBsYJoh+vIUck9qe/uxZb"
-    "vNC2IkRjQiXs9K27o5CKxJfIQqQV+yXCW82BtuzQlTn9GnUobtoTal1wNvX7mttE0b84NO1i0WtXkRthDMkLbtvkh4Kbt"
-    "dxf2/HPClVcdhtYukYcWpGcugSqAY/ayqGqz6fkxZ13J2tW/mjWGJMyyxroKKb0lNNJollwwrlJneeUW79RMZaDRSUWs0"
-    "GOW65idHCcagptzbTHUmihzlofmTP8xsSZsWapV47Kv4lkbZpVmx/1mzI8XCDJxU4/ETiZDdzc2Ye2su56cvqkrjckL9R"
-    "UdDexNw6ANEo8HpRjXtcacxi9BkyM8UybD09CCr1xh2s+9ifeOL3pA4ZUvLOMLeo542yTkT0mG5R77TPTSundGO753fZn"
-    "k+JEnyXllEaurAmVi8mafK9qo0iYgT/wCoGBNA4UTS7seWaygcLypHJZI6+IQWVS37HglcbTcLVECnYHaQSnK5/PJsizm"
-    "4MIra9ujJZyeYwWTeJ7Ssj2jC5nldwg1NtPcInuBg4N9UFjdntZ20cKfA5rovIdRRl/ijIbiWjuj0Wx7/cLFjrKRTbR53"
-    "5n5D9a9qCe/QaI4j3CS9Pq6jNm7da/9qdN+cyQfjSanprI5pde9B4/e3qkAp7fYSQTQw1F3vM+Ed9C6SZJBX2fKcEuhWX"
-    "UPW7Np4RyiR76JWDejhUUFpZNdA7omv7/JnGReMNBsK0dIfzIT+8B7pZzfYis1hqnJac/fvotdBUXAw4CXmnOYlz3i8ty"
-    "2dslYD9KEfKfzHI+GeIlwS2knQYI7GidfN6+s4qslXMZZQrN16NH4Ag4eftr3c6vAAxp77rSZ580beo5ty//zPOj5k2j6"
-    "/bv//uWnb2aTdPIi2LtQ3vb4z5vnI9cCd9mxZXLjVWeb+akqAxhxSxqHaUq7omT8vRKYeht333C5JHpi+bJvrk6SsizKY"
-    "GDhavXa+L6CECgiGEZQi540U1jBqkdkY7VEPC+Wcqy9r3im0Apbf6ZoSBz/WCDegORgxoxzX21daVEZMSZcRecxZzGOA0"
-    "8UHNW0iageOoEMfMe4GtQi6Eih8XDQHhAoojWd/sPuGDQ5TtW4xB7kUxE+NbivvX3aN+fF8hY3xd2G7zZ41fyti/lJuco"
-    "r7g0RgixOr+R7uGF+6/UsvgiLMr6Agy7j3rhgh60bcMX80jOMlDi8TOuTkgiv+wrZC6k4Crt1ZjIaMsg9ZCnj/sUA8ypv"
-    "ZXzmwOhI2enGsb902F6GOYijoxhMoGi0rE2r8SGwYbvLrKiZJaj16Rwrbbi22uoue1fe38fMPb2BM6T28D1tFK9ZGwwqp"
-    "SVqKVQqCkb1KAA/FY5UtmYQaBtL+3gyHTWRtUdjez0Yz0JxtBB0vlmb2RmexZB0vshUJ5KlwdpRzQgJmkB0RP2KiYNGzD"
-    "/K16etEBFGR/IUAJ6NUiO+SSseuMK8wnIv9TQGBkabebmKH3DYYZcnvYSwESrX7sFmGNlSEO/wk3H9gPZmbDdTW3o4hh7"
-    "6gTzZ+6YG4rflfTP2u2iNZsu0UgzigJkHB4Uc+k8kAwKsl50RASS3bil+QQfiKHSSFQHeUBNxWlniSlNAHaJQldjyZX3r"
-    "YVHFa0O+3Kf7YxrC05lls2mxs4OBcSunHYJhA0xZM9LL1kh/bkY4SxcJNISAT4t8yV9HQ4jIUIA5EhPUxIDzh6S6MG46U"
-    "GRa+d7haAjg/BUUXie0muG26WU4jevLOO9RSe8KHguo6lRELXoS/Rz37P2R8ybUkPsjUwFXfby+yC84lh8FzKrqkhYxuG"
-    "h1nVVlqmoNAVx73ZwE5yCndToHxF9cwuHZQ9L7gQmYSJpQfcTnJxIjfvkIuEZt3Z1GqxAykUhKJtj4+SLQGVqJq//0gJq"
-    "NgVxiIlyJhuCvVlf0IeH3A8VnsNl4AmzmKd5QiiebYYvaHRRz9hn8Bk/BRDPym6avvWsdiKQlAkkaw4uPw0+EmV1zNVuK"
-    "ZYdC/N2+kyAEKIRZb2yjOOHCMDzdMJLfdmTC3JLXgtXXVs0hXC1rJ51S5m2tXYuzQRqVtI+9uldorVPjC82enhKQ1Imng"
-    "7iotcccI8e/eZLgQcKzDZnzLdPN1kNcqevr4/pJA5iJPUfzjRmWkE5xBGp8TI0SHR/8ID7DJm5ONNksEDilJmAuhytOHm"
-    "wkMSKJl1Z9zhIs9w52Cx4bDtDTA+q1/Vw3xp/7rx2bm4q/A9RShyVZD1ETgmhCdY3xio1BupXWqU/6GOpx0PEXEm1e3N9"
-    "fAIPMhl+8EtOAUb/r/Wgda87iaCphwicOnqGnHJ9b4kJie9DQOmCvHaZU+Is+Lh1vbvy2bv6quZzNHB3b5xZ9YcclWh5q"
-    "P3kEOmMcmWiwrFuQ5bm9Xs8TrAU6SywMfYWYQP+UnqKNVq17p8Hkcd8cMMQexOBnpuIfgBO95pf0GrQaCYWpGwVt2Qe0A"
-    "GA0mBa8MdZmKu6XFkMrjYoJm5XofT8h+sOYmF",
-    "iVQRxWOLVnQXyIytC1KePmUATCjDgl0FlAK2KsVEpH2Vpfr8DWjfvW28i4h83Z4+lUpyvBufYuuXpLUqvWVQAejyZA7Y8"
-    "4pneV64he4sPSmmQUqAJ6VOk8nddyPNBvHnheQWY2T5upvOap1F1sB1yJv615GxyVHaSim+5t449lidsZ+Fogcyv4rSHG"
-    "mhHUiBTDNdf8Ls7PvYn8BKwXYrtqE4OoGSo6mTE3jfMXHA8/LJfGWa9vbo2Jf48FE5BVlhgjszFp2AXEMdZ708Fy5BwyZ"
-    "35slUAhpHziE8HX0VqPgwZDHiIaRxrt7DTKjGJaNMyQsDmn2pGTJwE8sn5MZDIE50mB9nGdaKj0ViFOkVPaKGtEqU15qH"
-    "CKidgPrRMH3G3fzXOZjIDOnJlZSjexUZ6zPeTEGDkaaCR9J+zWQEr36HGzRE46ou8VkSQl80vtuCjjK/Vs5EjV/2e4O/3"
-    "zz70Ze40yDH49XC2NTZam+MzX2z45P4lrQG8RObXSkZ4nMIlEGGOp1MzWzk5avU5z2kr+K7qJtVJBhHJrA1oKFA8V/oda"
-    "g3xvnDzFanpz/KM2NDuU6hchVE3H/hwOd6lTvQ+/vPRczmk5vL4siFwYVw1xT5+i31CT7exAbcZSB/1VvC+KqgaUGN1iF"
-    "ZdbxhX4jK1onyMpG9WSYECvXzg4/x4EclaFcN5kvRtBH+ieoRse+5U690A7NkG+urJL3BJatjecM8S06kYHGKMuze+iHc"
-    "zChgvr/+dm12LtNP7SCSu8IZY43RZ3lit2Vl4wxFDkdz81YdJFBNp4WmcY9bmjUdZAQpkc1uwNMedDITXgjO/iVlYuXuk"
-    "qtftaFOZxXl0npUh5KcwNzu0HLfeOtVOrYIzu3X1VSU25ZtZ8o2d4cUZzdLEqE8kKJpwWs80thln9ZrlSq3cRfQy0c8RJ"
-    "TJjLqIhBPYfqc7W0fAcU85P3zbDKPBlvBlsMNAWTtWiKlZUAUVnrni/jcw4OpkMIHHCca8suxwFRZVq6p1QORD0WoWyGC"
-    "7DTBdyhlgbSQFReYGpPl+xXDIV6Vlyz+gP58vRTreokFH4Br+6gJwPQeJJD/88LSo9iBy7AjqVRP4nyytNZLOSe1liJIY"
-    "zWZSgKAcTAXkKLBnps1MzDHpztIVxk9Fs+xKeBKWEdNQdDimeF0NIenV+VTgeIhdmYCKB+W7HpgCWSt69Ofnr/zdsfn7+"
-    "KsvTMvHRZJlkRAzRQ4a0565B6ojdeEm/aiy/ilCeLIa/pM5qzvC7KT6qn83GgIEvOSbDssaEB+WNuEawdtL0wnm8QBj4c"
-    "QBckHxtRA4RonpcFTCXY/2exmTH2sC8Qmis7mH6/kd9swEwbSnwilLi1V6ELPRNVN4YtYLWaXCP1h73BXOlMVS3Sj8qay"
-    "ZLKrXNhJrry61yfw47iTpNVo9PGujcg4O9az0Dh6v5GC5gjPKGj9izjc3hrzOlKNJ8INznUAoous/EndRnPiY+52HxE4w"
-    "KxBbTHWvOZAswNj3mrOvu05zw6cpefqu0qpQdjS9CIx4CzjxKDUrIksuxq/ZFVJ3ff9AbWv4CV7k4uvvw/SMI3m7ng4Is"
-    "86kQFoP7nNLkOt2MdNVaFt7FaZJC2XudKBj38vmAwcID8h38UCpQhXMRrlcfqLj4j2T58Hq8dweWsaq/Xb0B+kfKlCxUn"
-    "aLAHdXlLMr6Gudxa5NNkRksvF7D2OfwhiIrdvfZz5bjNe8yiVYl2jCtW2TkP6BmJb0jZGPKhXNBWqSr2xkeyE/ONsdFxm"
-    "SLBinU8jIHcbtPxAYmFDrxV7QPJH5xHHfkGuuxveD13PAjzdcc8bNyyOr5Xta8tWtSfP4riqlcAZjLxkU2M7vVNMWC9En"
-    "/4RIqfc3QRY9kyqf25kmSK2rdRMgeUcF2E21jTp+MWi/mpEIWVXhOsmlxAmEcSmzz+zMIjNLc7O8SzxzVJAchm/hmGoiY"
-    "UPabPXZbJIvT+l9ePh+n5WrVqQyWJUJ/2yrsiroE1SwgQ1M5suBQgWwGMotJQcpgsUiTTo/9tNlYgflArqXpFtCWw8zpC"
-    "qeg5O4VCl53SscpbbotIsFH4rrtGLOGD3yDdvH3XQWW4Ght9RmNEKz6G8sx6XRYIOvdZ50vtptkp5isGcxUwTEviOH8Sk"
-    "3NLSZ9+mcu3dTXjCj72k32+zQSbsi8d3b0/b14gikfRRCGimBaP3/j9+Wz4vzLZuIHCyyWFT12tJBOLH7C+sOPD23PeR3"
-    "wfkVkakysAgXG+VpiMYF5kYIZMq1IQTEqE8WXtt0rgYK5p1wdGgbyjidT7mWbSnb1EtW6Z6UqczKDneZcqdReF+Kb+0pz"
-    "iNMi0x0Bm6pSzVCTMZMnxPfTEWZnJVx59d/zjD1oASgzViq3M/yHxiV+t18aPALVDLQ8bCrUeQitz2oS6AmUsRyqmy+Sq"
-    "YaGRNszTjMjevjfpvjq2cistXyOgMCSM2LLFeyLnPMgh85XyATy/fVdo9d5LkoL6cvnKY0yKCnLhWk4tqWIbIdV088O2f"
-    "sNGtQcTn5rKwmoQ2kZX8a0GrEnZF8G2nriklVW2GM5dD1CT5aYTdqPn+ICERCJ2lVPz59q6s2wl7bRJlaSJpW++Z6X7AR"
-    "DMwN5xKshasC9WWa1snBcWPS0EMMdch3pj7xFX1TqMMMxDzjCMq+fVL7RqsUIamzcnv0t8SyLMhcF/to7+gfpQ+U4aGcN"
-    "Q/FFZuOJjduarLQRSK7bDfgHnrhM/IBCwvmQlUNS2A3zn4Drxr9P8vLiWTDKcQ+a49hHhi9+SSwYFYxQUS6Cf3slvPllw"
-    "vqyVGJ3Db01SmTxRy2IJjbU41m9seiXba1mmuUZKvhpKUTTV6d6Qx22mLHXiTEBEa6+E1mJAEf3JYRH8GqBYKwbfbb114"
-    "3H5TPMGDeHrvERiehKrgIOmph1ExKlw22FF/4qnOCL/T0Rn5OxfwcFWDd0cjz9czaGgqz6lSw/xxrTo6yLH1bwus++TW1"
-    "yClutLkwPr/h5OVd0Zflmz9sV19MeXPYZ/5XgdmtRvEKKQMOhNk2mJCjEWRAu5jLN4S10p5gMbwRDoOzaT6ST7ZSFc44+"
-    "a819IKUdJ0ZnafBIoVkn7mzLMdiRPiG8oPx0kdj2eMyLTlrxXl2WcLYx28lq3kGHm3yXnKUmhPg3IgliJARKHlgOma0nY"
-    "w3sCpwv62/gzCqwb9Cc+EvSaaB8vQxrNK9oRrfsG3xmll7w+2vzEK9oSDTkb/lVhrzMmD4mYmACcJcPeGyZ7nIUX6VdAo"
-    "q+Ig0BCLYinF0UCCsgCLJ04n4iyEdH7VCn2VjOUPs0b4k4MdQFGZvPk5VRi8ZwxE4ODdUCV/i9KNCRp</script>\n<sc"
-    "ript>(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint"
-    "8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeT"
-    "hrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t"
-    "=document.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,docum"
-    "ent.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceW"
-    "ith(n)});})();</script>\n</body>\n</html>\n"};
+    "7W7TdJtsu62qO6ElymJMkypJ+aWyvvsz1wwAgrKc9u75PZuuRYIgCAwG84aZQVDkebXudpfRMi6CVpqcLaruLCrOvc/nU"
+    "/oXqc8HTwZfDE79ISplcbpV6TH961Ol2UH/4AiVkuy8WWVwSg8H6vP4cXwUR6hS5vOqWedJ9GR+9Ex9HvWjo9MB6hSrNG"
+    "7WmU3p3xP1+eHjw6ePuc5ZkcyadeJn9O9QfX5wdBAdcp1oOo2zra8N5k/m0VP1+Rez04M4Rq15kqa76hwcmVoHXO80KnZ"
+    "VG0xtNYbBVVRkzXrR4eFj1JrPn82ePjZ17n52fhpHMQb59GAwmPEg83xrkAfTL6LHp/TF+az/bIo6ebXYnr3TZ6fT6YH6"
+    "/MnRk+nRF6h0kWd50FolfFEuo2msWu23r1qv6batWq/jLM1V60WelXkalfTsq/hj9OOq9TbKSlPJvroJgDg9/qKS62WRZ"
+    "NV6mqd50S2ni/giDvixropuNZ+iZPNwfZpfd8vk9yQ7C07zYhYXXSrZLKqLdF1OizxNCe9mM3rcrfJlcNh7XMQXw+5VfH"
+    "qeVN0qvq7wdtyNZh9XZRUM+v2/bf7vRTxLopa3LOJ5XJTdIp6tpvGMRl4lOc1MlnflUZxNY3/tfus0XkSXSV4E5QX1erH"
+    "ZnOazm/VlUianSZpUNwFfpvHwIirOkizoD0+j6flZka+yWXAZFZ5eS/6Qx6qLaFH4w/wyLuZpftW9KqJlcFrE0Xn3ikY8"
+    "nOeEoYPHy+tHg96TVnlTVvFFd5WobrRcpnFXCtTb+CyPW//5Rv2Qn+ZVrr5NTuMiwoB4ilRJf7plXCRzbrBLX04i+s1WF"
+    "1Q4DarodJVGBe7LzXiRzGZxNlnPknKZRjdBlmfxXnKxzIuKXtpEMlVBkhFmJTSH83y6Krt68Ot8VaVJFgcHy+sWoUsya8"
+    "k4ZbXRUOV5N5/Py5jGtrzenK6qKs9UGafxtFJJtlxVax64/sSw8cF7oSooghYbHwa5MA+7RTRLVmVAAB1q1Al6B4Q1rd4"
+    "RcOciybqLGKgZHPB9dN29SmbVQpBHOrqeroqS+rPMCavjQpcGC0yiHoTcrPVH3ekGgfP1K2NMA9CtLONZWBWreLK+MzjG"
+    "D7eFxmi726i0+ZyWwnqZlwnjc1kl0/ObIZZHf/g71ZjF18Hh0EztPI2vhxGtxaybECKVAeYoLoZnhIUCEQslrK0WwcMb0"
+    "IWaRunUe9K/vGp1W49R4vt/MC+0dGnMF7unZ7MY8Izzeg0Gvf4Tgb6so5Z8vN/qD9O4ov51QWjQq26vP4gv6O1WtOb1Po"
+    "unuWA+o+3m8+kiL+Ns/acG/NiggEz5jvULqvwJXOqmMbEvBpz5cou6mq3N+g5kbQ25r7YwTtNkWSbl8GpBneLBxdR90AI"
+    "XA5+6zWpU1Djf6KoMPIsu1xhtMGjONkaKCatpznUQrap8KFSO2Jj+HppxocFNtszqd7B5uAvyNeIc8tztGJtuUC8cuenR"
+    "Eo/Xd5HaechMYRHNCHD9FqhMg75sLqIkW9dQe/q4gUk8UtO1fguAaKHGpqRVS31fm2eD3kDjnHnUMVWkMWY5UssgBJfsR"
+    "G/9ao+mIakbcl7rD51W+5vFQWM5MC1iqqmJ06B3uHsp1COlVYPXNotDtykXGFtcJ8purgDgTS/Lq3jHNLtNP2tSx8eM8j"
+    "3UU715crYimtaa4TqaVnz1eZUs8VuuLqidG9W7yItY9c7jm1L1qjxPyxZxBlD+u9SyB9lCRjGPLpL0Rj9FsT+sR9d7doA"
+    "VckH0NDqL75JSI1ftYMB6Knj9Hm5NIV7za3w+YnbxzIGkwZT7APp5fLGsbtam9sHlgvGw1XcgePjYpba8Zojjo4xXF5Ms"
+    "Q6z0ogfuz6JyEX+K0z0l6rSD/5Dk0kNvW7xcDM8+3G7xHqbdPSKuPSchiHicg7cH0uG7mONOEfCExJErEr7WaVJSeXWTx"
+    "praOBj21IVHf+guh8Hd5fDYNkqi7rrJ2vVK0E1+aqYFgG4vBk8apHJroZhP9k6j2S5mz5jjVMtnO6uxjO43m9sitFstRb"
+    "IarmT4R/2+YAmhely4E0X9NxhU0+ed39aLtsko8UfGzLyImSSA2Dp06cimXvHJ5drlnzV6HwiBsBVna0uFGoTuyd2pPXh"
+    "yD9d3WmuVF1Ga2s6fpvn03MU6nvmtVvo7EPW+iWYy9sewGciyPdpBGzaGFBKI7vDjO5KHre3A6b6+XS3yP+xZv0mwGLW/"
+    "2L1WP/GZ1uldzky4ms0+DZod4hb0sWR+Q5hItyTos1hAClZ1FZN0xCARErjdaZaB5JsnBMpgnhREQqaLJJ2xtENqOAlSI"
+    "q1LtVavvIqq6cJ2MckYvwRHBN4CC41xctOkokRq7wqDZulI+73FqsFyHI07P0+nC6/39LDV6z99omkNVfd9pR89fkqPnj"
+    "UeoeHzxBHlo1MiVasqHjLp6j7jCTUi/ZMt/iRiyW6BXBoWtW3NjZFsBz6giww36G+qGUGvolbWWgQ92poPEagspJmPr2u"
+    "6MI2K2XpHL7L4jhR95Gpkz+q5d9cEmmst4oheu1+gJwSI0f1ah2m8SDjcYCVMcHbIpnrcFvpFnBLxvIybwrRDpBzIMBts"
+    "9f9IIdIjJyY03NYPHBk3yYiQtwTYAyvtilgpnWwlDtEdAFO33+7ixX7LBb95N764D8P6WmvUelt/qPXdbnxJS7YUjm2GI"
+    "irzLsHJfKi3JORYOzp6Q9C4I4TRdKfxWZwRBqbJRVKt//hLW3B1WvjDTwPTI2Xq36NLoo5WVmxNrehv17eMePP/A1lYMD"
+    "lz2iziZUzfhf5JnyQF7gwgoEnyBodPZvGZcukV4QFhnKoKkiWWUUG1cN+i9ecbgN0rl9XymIUtSVs72Bmvhl2r0r6XiHL"
+    "Kzf95IrzpnRXxzfpeUmwa782LuKEp7l5F8tr9dNKlG1q50V+AVk+dr7wgjQwD8o2+7YpAf1nz11/vkcJkKKpRSUVc+LSY"
+    "fWjpnhZeHDldgOuaTkVk+SM1tiHksE56zxchDt+RXi11PPoDdak3XUTFnxG3HktPHmuZgBQKnoDD1qA16Lv0+Kn5YoOd4"
+    "I2O8x691frCttVaKvntRddJuf4ktJ8+qd9y2J+8vkzz6n52xeMijBK7zNKylEMB8KdtZwbt6w+ZdTW4i9RGl2vwio07xk"
+    "YnPymibTSr/1+KfTxrT7ZlOuHRDRuARlbmBCJhyOMeRrTcFuXw4WaNpnnMcoSh226Xh7/jrYZQecfWxyQENj+3rf7uhmr"
+    "asN0TtMD/72+mUXYZlVu6S210Ji68mi5o9pixENnp3gy1AXpa5CXRt6TYfJ4SUy/Z7KXx54v+5WKHWCHYhE/cY6mSlrRN"
+    "/yqpFkltvezeyGRInZbu+E5b84YtO3+8hA/uISbO4rW239oYsMWf5GNAfW5BlxekEjaIpF0AMnEiSbCeYRroXe1SuvWzs"
+    "8Yz7L3B2O5K6PPkOp5Zkfyxlp+0MFXrwrQAPdaHxYpOk8xmdG1F3yll/dl9pHu2QIRgfWIL5HG9BbJlThveMbcO+vTn83"
+    "6/f8jDJ4G6ibr3GcHYAFjr6NihHeJPlygElRD7o+GsLrKSkaw1mBdGdX3asDYYS6L8ztaf/J6jPzt2NJ56QmOS53dIv7U"
+    "gbcT7HRL6lBg3TQNVZNHCe9L/GwyV0XKHymB2lNgeizpsBbj74e1v1GYsViiE7d8zxRojttbQts1YE45ZPI9WaWX7cmcO"
+    "t61L/w9SDD7Ry+fze/XAXfZeeof3TXbq7M31e3SP/lbEZfW",
+    "nvilmDA2J3ZuZ1u7Jupou22EKya/rnR5GYg0uhy4f9j8xifduVW6jFH/r00S6ijCA2tqYRssyDsyFw2A21UJVM8dmKsbS"
+    "L7ZszyBjuwBdLf5gt3EwvG8Wtqy7Nb5Ro4aDO4yw3uva4upbe19ur82esfsBU7a9vL64xxRgOxNEc1i8jUTU/vVg8OxJu"
+    "yEI9A7FYAwbY3WDpul12eelhVeFUUk8CF+dfKLNQds2MGi+Pov/zPuHjfdhp29hgrdmyer1903PNhH4w10u+RSvvK0PEt"
+    "JOG+097u8wv24q7Eu0qmL9iU+BZdQ1zUb77iFsetn6DtnvVc724OGBa9//A/K2ypJpPiMylMySIIEvTEUrkdj5qtwhG/D"
+    "+yi55grhpsWUTaGrtUpsEc1/Vlz5cU0TTb/FAWo8Md0d7fgtrpKXxgP1keIutXteHNZZvqlkvyTLqXlMC0Ly2dSACWXMt"
+    "QJ6CmHt2RnTFdZRgYdgqFQeuYEENHt6x6G9mcRUlaVMlZcOu3hzcdrAwPjv1tLUIH5fX/pqdHWqtYkvC3BJvZP+c3mjB2"
+    "4C1JNkmF7rybLhtQDbOA/L86X3PhVUZ3d/2USRTs9XV3IO914fpiWhDvCvnANFuutzdqPmEHEUilBWjpInB9i7M9rZac3"
+    "WwdVSkGjPZf6Cs9e8Aycye+IAx+Anmii+04480xwKd7As3XI/ueLSAmDADVHfVHqb/duVqNi5mCVUVSqss4mBFglsyi4P"
+    "oMk9mzAR3UEr+Fj+wfWLG2i2I07Kudy974L6zi5gDZMLazcM1w0IECOOcFl+ThmeB5c3zAl5pXKUMWtD+LmN/LbZUa4VK"
+    "lFb6ld6EUEaOUZrKuO2YT3HHCAvS6CI2SlxTMPxTLjs9SL9/2gLQNMsfbNsAnjR3e+8oePgWbI0Obj7+X1DuXQKibrKTJ"
+    "sFpPM/Z7cQy0f5h1Hb8j4R22v3gHSIrt7btlFMPyKGXen9wp9Cyy4TsugD9L7iVcUujCQLCkp5kZJLHT7b1gM9PYyyF5r"
+    "KrfQS2H4sYvqX2shqkVTe7fVPrwgYUB1rlv8ez4ZN7RXc9HoxKf8fnYfM5dbxcWYtREzPt0+W92qN5PUqjwhpg2Xrs2k6"
+    "Z5rFaZ18w9HnrFacC1l1H7COadOp1ph3HdMUml7RmUzGWbP7PsfYiaiWzsC2vtFvTNCrLsM1uRm2tfZwcLw5OflqQ2DBd"
+    "RNlZPDt+RAXHUPt0dcx0++T4ERXRX93uyWeNLwBOl0l8tfWN/3U7s/gymcbU1VlURV3iBGH7K11ENalj+o47+dnx0rQNn"
+    "6T2yZslsduoRcS3RSu2lVQ0hbAV91r/yQgXCHEqwo2kbF1hvGweLVuLPJ0NqS7KT2Oaa4Iiz3ILvKZ1FZWtAutuFsPYX8"
+    "SfVQSnFr3bks62yggGoLK1KuNZ7/jRkvp1z6g/u2/YPOnuoF8x9SWRb7nQA3dKdg/+eYt4HvpBHSZ6EOMXvTy9qYiZM72"
+    "gUQ71GGW8DAe6BAwISi8WOUksregztEQrtYxjrpi15qs0bTGVGbaiAgBms9dVlJ6r1kssztbveX5BcMgUwa9c5FfUkTT9"
+    "i/C4iAn2Ny5AXkuJwEJuWkx9quQi3g2Qb4knyuhVK46mCzNf+AZhRn5Fotk0SuNe6x2BCe20YOcGXCpdAAK7//nTg8EXw"
+    "zL4jLAiTluEWMsko+Z4wKo1K6IzQrOMLh3IXFDnuBmhpQ2gUDmBfREtCV3/MsqY7rlAemfKBEzmtpXPaaT58r5l8w1kfV"
+    "2DxhBrFKHeJwWkOHpIFJ/w43k9PhqwanVaEYkZBKAvDg6GDA87zs/ujHOo8QSvvF0k86oj98Ch1rzIL6QHjHe4ILwqp60"
+    "0ji5jnpCLvwgoUonOXSB9j3sBEJO9RZzOeKZQcTeA3kXnRFho+rNWapGKBjYjVQsSPnVZzCxEfMrkuoqJ6ywAdTS7ILZO"
+    "Ku9f7L3Mitv/t1IiI3j7iWn9BwZmFjnIGE1JPo2YBHJPGdyYDqpEr7SwKzoL6OE0XZUYJ1NMBv5nGjtEKKb1Q0vq2lSb5"
+    "TE30Gt9FadVhOYcMLHYCzKSxiXaAoURiar32du8wMY0oVS8ROMOHgrBuoODf3GxRGcNGL7DvV4kdLkbfowdNQXFwphjJY"
+    "u4U4OVWF3219cxSUlb88sFenpxfV/vwKLQvTJfkRRvZ5foEBNGLEDNTnstpoW7caFipraNBkOmkawloJxw2S5oPb2KUWe"
+    "6uliJ0ZGXAHeIZKKz/7f5YhGyAZUvpUTA8i0+UFYtqbYbPt+D8bfK1Sl9iLmh1OZOZzEDaDbDyk3+6tIk0tTs47coIAKQ"
+    "TWViSDQzlGbXo939/osMkzQiIlKN7rw2ZSzimTtDlpZFTsIEEWymUURlE0CU9zb/kgRYVqQ1XzQxWRfx94Ub84TRgmpJ9"
+    "b/0JS3JNT713JTxt8zdX2oenLsJRy4QIOJS8D5fEsBaesPbLLS/BrksWhLPbA7orS0UBHqxiKfnbPGS79uXPvnJ+wnigs"
+    "A/a9JEXcQD1Td/bX5OiV43JocLZGZwSSiXQKhGyNif/oL4k598aWnxNy9fBK1B61/Jl6BIg/7B49aXvdY/mPYJAWyJssW"
+    "6ALCcjSggS73WdznY9RlkQe7MMjpjUf+zeVxNSYEU4pbpWloIYUqh+/F/2iTuA4uTadUeep4fnsBAQEvoXWjMJRkJzYrE"
+    "w6vgNNsM56tMYHSRebGvK1fhtRf3qEoPLMrvlflF7CXhyamXoMT3R+Bd7YDZRFuVYRZftV5HS5WFVKsKQ+Zt7ZGpH/xMF"
+    "6jrqxw1yt5ZXHmJf3tb9rAPmah1RnpEkCjehVHM2oLxZOPrisNk7tlmfYKcJx1NQDcaffVzL6MX/B611AmX9F0IUNgX2H"
+    "rnUr+FCMO49MdVp122J74BQRHqhoZnNPQe98jvUSsvSWb3vFRNAdtCHoynk9Crr29v+35n6aX+xlcFOhK+jqpFD3FofKv"
+    "msamt0vAk9f2NfDQKx71er+xdRukqLj1/Qop5SvMK2Cc9gGh/P0ELJ31MSlF5BLqCOsLNdvmRPyzialVk69OboFKwSQVR"
+    "r0yJDnh99cRX4p7SS+PsrFp0n2w2FgOWDQyIe7KZr9BQKQ1l8na+CRlbVBRmuiGVhFUvG1U9KADj/iQYPOqrInwTnrzpS"
+    "bSq532kt6mvHztprPrUEZqdmHpcRWnP8n1fTenLlozAMuh5b9THGpHTmD6K4u/i8AR/Ndg/0tyZoaMTwRvuC33zMk4JmQ"
+    "iw9F07EUvvjZ7UbuFRv6hHkw3hmwY4d5yVOEI+b6/qpXlZ3d5O9XD9/f1pb5WVUBg8+VzffAlrgVSS6MaLOgNuMPX6hAp"
+    "D6f+cF8s3WfVUKhHYfLUyK8jL3CGP3/CkK4xNLcIfSwIYFndGiK6uNByoqz94zfWqB/GRVppZNPv7p95HXoxUIs36iip8"
+    "dGDvqxtGwKsaTClB54qBwysojavWm7A/fHNM3R6+6XQMvnwM7ZdGK160CxoZ3Y7fUN+DaDini/Aj1YHhutUfRcFHdTNG6"
+    "aQbfhl7lXrjb4BC095yVS40UBMD1BszVNuzN9QpgmrQqE9Im83MO2ayTgb7+9w7plaj6dg86A4mPdO+nZ+zUBA+nwdzFU"
+    "dFehNMNdorQE1QyYLegDIafWDLTevButyUH4I2gbU9USy53Nd7BSUsGKgIvljqeWgQ/c3JWQ+P9vc9uQjfqLNeVIUf/Y1"
+    "DyN6AkE395x6hqx6HrwRrfcSNtF6EBTXAXfDvmb7n3ouaOL3o6InA8tRLmaZPA+ZHWphGchf4EUwJtLaUlj0TW70KWz/u"
+    "7/8oa+zOeHS5jOpH6bLabp6qUzdvb116YGbUH50xI6",
+    "up1xlRJFWp0mBkVo+LL+ZpThCIe2wu6sY9TKmvBuBIJc+haZyoWmVoX8Lr8lWaR9XRY1mv2cNcL+rvou+IvodnelrlA99"
+    "TL858234aemfquQ/yDUb3XJ3R6+BmZY9xS1PmgcNapL4exYtQVxw/n6gf9ZCSzMPECtSy7sCd3JrTeC90jb5PEx7+2Fyu"
+    "v3ve+5j6+qaju9rV1R/plvX97S2BqE9wGqaEni80ngmRInr6HSh6GnfoJXky/i6edImePvxIq5P4315E9E0jRKIxaRq6E"
+    "O3BykLwEDxV83CqgSJIvCIkjgxbARWcWoYikDrrPAe+XoUL3fwNpmS9Ogn7+/ur42x/P/VWal4D6XkNpFVnAPA8P7aAPV"
+    "MZ3ROkUpqsKb3E8zbl9olMn21sM2e0kM6OaXj7+7p/Z5Pj8II42vCshvRzELeIUEK9qAdyRovqOaH3i5PV/v6N94K43rj"
+    "s5XN6MKk7V5fJCBed8LlanFzRi+iM6RnBWcP3xnPwowIpFPQgNqQSLWLcZCHWiS9iWtzA/C6t5uqkf3u7d0ZcbQzOOgl0"
+    "lXFF0tjofU9Sc1RYle6rJwN6Bo87qvlPwiv7kj8J3vNyqSXN08zT0FmTukfPiG4ryOVBtQnfkTR5Xnnv1OApDTmDVOGuz"
+    "Tyk8i6RzHAVnuTd1aOKCcpDD8UHB93BYxpq+K43jdO0DIkmvFMYLS3TRDfxKBv+WHmlekdYnddIQRx4uOp2Wyf9oZm6xQ"
+    "40XUsjQbFR3pW6kYW9Oo2YNNw8zBT9v7MC39+FpI4YOqa3JzS74/c99oJTg4ka32REfle03iYTv2SovcV2Ynilyt5pfJZ"
+    "k39P8eoQJd6jF2Qkhe0kfnRLseEHTByOPKNGNGqi8i8vODQRSadfzN+cZQSEGDLRgFX5P0KqIIkMI87apMc0wKaEQUllZ"
+    "Ecs0qQCg+K2233ntyVTQqj0JpQvAp/SYbpjmEtq6Y3rfS7LzrXGVvaiYkmwdmbbUIc3SF3Wn1SymTsurU/U7iSePlR7ug"
+    "dLf6RJ1iqOSVKx38TUWiC4+9Ot2u4OBXwtkvGqW+ZV3IILPNE5SWUppfnag33n02PdddJkPV8ehPBquOuHc113jiIvXHs"
+    "2iBsIRfZbu2uz/0vaHr6Ue9qN1FZV3ek9M9/kGL4u6theG4HP7+6/rkWOezHNfHRxsFeR+zRXPLVdEr7Nw3H2mus8mjhS"
+    "Rs+mlB9OP5Z0Ro0Ku+UcSfre6OCV5Mu/l+QVzrz0vOpa+395GJ7rndNnNxsnk+JC0KFyEEfH0esb5dSITnE3ofQ8OR/Tc"
+    "mX9ndRQq5dVB8yuv9YPuF7RCtm77+rb7RYA1Q6wsyeJ3OUnehSo7qT+MDbY7es5lKTAhSq/HmxOOggARWckb9GZooEr8M"
+    "lYXTAMUSLxBnoQeNLi/MxHdd1oI6CtNkAwJiogoE0kypZaAJA8jRf/vRBAcFuEJJKzF6LV8gXeYvQVJ0+1fVwf9wWGblm"
+    "lh6cxCXREhWHSuwCrmLMdHtGbxa8aELRIolQUMjSUxWKMo0KeK8WJCuEZ6JVg7FYwfxJ5+kR6pgyOobB6q+ROfdHM1bsP"
+    "e2qbCqT+ZEG/8KvbM2JUHIHUFYP6jQXzoD1/FIC+h4POoAakAswEerYiZ/hATW24HrXZnbvqy6H3Miam1ic74+lLhWv3D"
+    "c3D9TUV8xU4YmzkyGmSz0mVDyV3z3tG3Elmh+OYH7e9F7I/gNTHCLN9BiXhZTolet0cePqf2+n7gVfv7hFPveuza6vmd6"
+    "mFz+NDaoCn+K74ZDfrwMKKBonu0dKkBtbdXOT28avSQlXJecpURo/CqRr9yiz/SILIwtdLjNJx57US72bSNetxKj8v9/X"
+    "+U3lTpt8cpSVbTDXFXqi/ONW21rqJTcYQgTT4nJt1G+qZkyp4ebdVmB880Oo3TdvCh3tU0RnnNPertUAUD64N1RVLFptc"
+    "CzNmaJW6BWxuT8iSOZAtMzCG9D6SjvTn9SCyuF5Vlwsx9Lb0l3WxblFCuuUuHTymeoQBmMYsnGh9PaTYDU0hs8kIHdIl2"
+    "+c5X/4RQsmbPzUCbfyyjG9H0vwd6p7RG6FHAuMH2ObpUhDnBZWY1zCjE+4Tt4QmBO03aCrNEAGdbYzDfoBmSOMeJKibhe"
+    "G9ASDLhpUAzGwulFpPcNDyZgv7RIFJr/WhRa7PkUsKbuW26axNXwOUqZSrQVrAzjQzyiDTPY9I9yiDyTo/L0fexR4QgVY"
+    "dA2nZbYfqof0HaIb6IsZ/0Rx9a3oP1N/qeZAzSfmlxMpFISDj2QK+efPmCcAae3GI7pZuzNhHB+vkBFcEMS/ijN9pV+wq"
+    "LfEXyorM+rhvr45JNItGUmBdJjtfUiYt8Rqy1hPCIWxiuoORd8qOCrVZFeAJTnDjoz3y9eEZuWTC+pDu2WdIouKV5AWAJ"
+    "gaQWIq/wzax8XxGILr1yfE4vSQeISiqq1xMvfB/CA1axMZg1FnPNjQsMnxQmds0Kz2AnNJ81NryDJ0c+/HGq1/LthFbv7"
+    "e144td03djBSA7KgqVXaUsXLYmKb+nXNxY9wIQKcwNFms9cFo0GZFCqqML2dJBBLS5uMHiMM6reQ/h7L41rQYU4rYzkqm"
+    "Ld+SeqQR2tpf+XMaZPj/6KBKiI2LF/e0uX0GdixfNL+lbFZqTYmfnvq20Vv7pZxgQw5vJxyNs9SXbWHkkBoSFNfF1Ht1P"
+    "Xg/HClBJanFrsgdDz6NdO/3rc7z6LuvNJ58GjHo2y8jJ/1G4T2IjB3N62+9ftTkmk/i235w2OwLgTEoRubzOajmUa0ZRt"
+    "N0TLyM4QSEM+yjsfPvvQSYOCf9GN01WSzt4nUOBgGD/18ttbEu2Aj0Thlsn0PFifE3UO2jxtbcU00tTbKP5yQD3Zi0an1"
+    "OmOB2MrUJv6H7Q7co11GkSddmfHOJZRklXUYFqPo/dw/OuvjyY8AJqxtod92fMsv8r8tp32MoxBpexLXvDrrHPbAIEvMF"
+    "D/jkMjRIg/hGpbY2R7ol5n4VqQMqAm94A4sHHSl+1lTzBTye48E3YilzCC4hVjFGUshTMRrQ6z2E/6DMw/Uc/ZI7neITm"
+    "arQ+i6iS0Ugf++fbNd9pKm8xvPBZlgU94zCQ2Z0SPuLqihXdm73zeOZj62wQh1uMcgQzd6SnRWdOdlAhVIYq728gUjaR+"
+    "QotW2LLQ96U31ZSBaFP9rO9ayQtjJf8BDAIWd/sOG2CNxT06j/UA1yBzpseGzE2tsrU9XsO1cvo86SixeaSIDyIog2S6b"
+    "bWglfsp9N1TGLBK/LkAZWDALyNQwMJnY9GHzz77oLeWPnjGPAvoEI+CKqzGTOhSlsYmDSXhdWlojR7hakkLD8u1kiUpRk"
+    "O90Moe/9KaaOuFQyX4xQ4X15vFS5JA4hHUarrqDEga4WVMFemH6AV6cnpDMmJgUOo8mWEXTNECC8ak69A/1nnwO1Fw9yi"
+    "pFV4yuJAEmVPkQNGL8X0WYkl46yxH3TENij9DvRSosJV6QxyOqHDAkgb+m5CoYgHB8NU4Dx2SCGqPu8nzWFqpIx95mUBh"
+    "fz+XC7AEU+TpsvCqNJdIGUHScx5St+QDyjSNBVJCZIl73HWRwvKmbnvq9IyYB8BxGw6Oj6mgto/kKoJ9JLd6NK11Guw4m"
+    "oR7ffoewXZcTui2UxvectlaqL/E6FWZRVaCUWzTv1pPKElIrkYMNt17wkXqpUC83PhBXazn6ffKGOXsJ15VEGyIQlGxab"
+    "scMb8oNQJqbiC1BOtiwTpVIlPGWRzs9TdBvFHvS9N+zBJLGZ78DgCTWGJUQLrLCLpEP8uefpuYB/G4fJxhn4Q+TCBkHdJ"
+    "BjgfZXYJIxJmJlMg7uaYA2xuwuQhmjFJFyABONAECD",
+    "31fYueWJgTmWKPM0MzlVz2EmYxS6nc2+wbqiTcPT+a8yKCe4Skxte5gmIaplplqi2rTBteaC3FFq0lGog3xnVFai1FB6h"
+    "chT2Sh5hg5rMjSLc0dbm89W+ODpTVAjBZzLuKLhOWnUoHITdIDuxOJSVmqnjRFqUD2rHWtRDbo5E7UgHMf+8qy7jthOcI"
+    "ut9z50NV6hhB0assWqsSk3hZaWlMH9Z5zznLxMHIJqoO57riEhmpJsS0kNNo5pmhrTEx3op1jqdfZ8zt7OIYU5pDZLZMb"
+    "iwFrSNoDCdSQIAtaJGHRWy39VGhFIbsH07AYZUypCnfdbeOAM+l+xtRnTsyOIUGKmlBwgcHcJfv/9ObaraEhkUEYMRLZn"
+    "NFls6nVM9KzscMkIguvArMGC2zkA5hGlt6WAyKfZyj3Coa8VBZTgnAwa5WClL+9tU4sPFL2G/4wsvtsSZOb3jP5mXaBNR"
+    "OfuF/W2PSAxT/PQILdQwQQP0OUd0jH2x2kw1upxQ4Jikon7GygkUHUMbvdDVlcP0mxLaAF/hWeOjoB3wseTkMryTWAvDK"
+    "uIdI6u9L5xJLe8yTX+wK5l8KkuzIEi0AJnFkoL5K9b18UMqpPoKeqhOPbH5FPaCuJTxofWjAtkmh2STcI5aIOODv0VowC"
+    "qJTsQKzNxnUtCi3gUqAtGzSFwUpPoi1se6uMwHFGbbZJyF9pdtbizey2oLOtjD8GubHDb5WNFbb4hlt7ajBAOjB9wYjLY"
+    "Ml5fgU2a7OpbLesHKHzhVFY+7567qs3IXErUv4u6YEst/UGj4g1/EgM/Xk3/FHV2Hum3jCtfmP42OhN0DQbvVFrHuCD0j"
+    "QIKk0Y/aOL0f7mVJqjB8/VtMci7kKtCOYG57dRJ/Hn3iexjwQvZ4pXrt/LOd2yqxJoewMXSAY/c+5ZSeg232Zea3a4XIE"
+    "ZS4d6U/jeAht7Vizf35+LKAg0Eloz7Ym47QjBb3asUYO5rD1hVY7vUBqBoinmv+/tQ0P2sYrNIiSi9LOxttwhenmt3Bg0"
+    "KLbQgBb0Xmqme38/FfmSPlSRCPgICuiDRzCK1wukqGUNLTLJAtF3G6yflEl9x5uiRVwSWdZNj6bwcYIOu5BG54oNa1QZO"
+    "oBvlpvmE/otLaSZLzIO2m7LKiOULAxKqquQ7Uk1eyWgCRpaXc2CTaGmY46RAofd+pMh4/OC4H2FLURXfihq+cEB/w2Bn9"
+    "SNg4kfjW8mtQSNuy6xmCv6pWWS13xEo5Cqi6hyfwLUi8YH9Ov/ST6DIWk249CFiLU6Yz1vPDjgB5YPlaW1HTzIjHngeSa"
+    "mgbeZ1v3fuA6Qz8um+5uM4PhgNJ4EL+B5BbzNob5DuPW11+NbWpnjiaH0vV7P1iM9okHiuTwKTyKDevQ/RQqa1lAM526S"
+    "qvcZQRMOSblaID+HYu2ClEZE5p4MjGUu1pa519k4B6s8Q2JMWlUZtV6A7VrtxCpGYqwoS3oBToTKGfAgoNWLPQG4DZhXd"
+    "b94D6nUo8nlC+tNrUcwgERns746NUF5a7XqGssyEcL5HRK+SJ0irRFq2WAyriaky11FpS7p6xIMPoScltKaHjEeRKek2+"
+    "LlLr/gB3xDdacRPAEyjeBUMMtXpxUVGCkZ7cVxhvagQtIt9G4jY8q2adwYEikX2Ul/mHW7NVk0uJxNeBNxtSSZgDrQwYY"
+    "i9SNCp3BDP3SDAeAOv3TLfcQ9X1AB9xEFfIEXqIe3eIF+lbwHmS3ivhrteKONC2HfWVq969Bd0w1os6nGy3Rzvo9Y4iRb"
+    "xUPTkF1iugDgw68w/Zxgdj0UeGl31Egl4hPBR5jwD+lIEdDmOMHfUXcQDBpEPmKTNzfiR9TbXOWdUF51WNG7htVfy3tOK"
+    "+WdcZU0CaTCeqUZHnuSYfnAU0LGF4aDetDWqCyWDVZ1b2/X91p7cGzGnBQuZnD0K5GqQX8zFFM2twDulFlzSGnNIVltDi"
+    "mtOURQmkgy/2oYYxyi7uSwrDiK+NDPBdVygnEmjJZfBlZlPekPCrAsSl4W2l6HXeHKcTOWyQOfpxXNH+9KH2DH5na7pfw"
+    "aApvE4UFffR2Hj586tv0tD2J0ZARnIPp+zN9/JIUErTK067by1ZiwehK+51N1RuPe4VGnN3j8sFS9weHDchKMe88Ou3xN"
+    "JQdUoqnSB8k5+mCNXr5CSLd36G9aD9b51j22qQ77wcGTJzD92Q5/mYlhh/Al7p3m9bYMjaTS265QKnWpeG3YvVdP9s80V"
+    "Xh42NH32Dl8QYj4vPJoUf3tycNef/C02+sfHm1329Mj7j0+CnpPH/udEp01hf1nTwJkWUXZP2FVYbnBf3h41H/0Lm4M5N"
+    "styMPLnB2pjMszCdhUWsTW/khz5z9MYviGgb7xDukjr9JLdgDXidP8Oi7DHd5PX8cbBcPi2GqcsArKMhsRiQ4c4pkME0L"
+    "SZb70/GHtXJ9IN7qVpitpSOLrNd1e+w8zEueEgjzMhnpmqCPjYiKELvHVC/FdSlSqChoEdkuLzuAkpDFtLec5NcX0qbYX"
+    "sUOBNH88gKA3P+6PpFagK5u9tjnjQC7fpTVDSt/8JOzXmqAnL4znk7r3V2HamXYTXj80gqbTE7v9SNEPcNYinZF6jpmo5"
+    "Zmr7gJCThJ3B5DGm4YzDQ0/0YtW+HhBn0/p83aLOe7JoT7xbLgXERlcVkSbYbX02L6Xn8dNNyxsB/0EHAgPlKnBHSTibU"
+    "ZGSONFzYkTFKq7HmnAdg/gWksjOPQbjbvCwAurXSjIQFYCqkhIWWWz/f09fcUWnhIYeZbmp1H6PF0uojAZ9Q6eBIOGi9G"
+    "XcKArfV3G/Ufjdfe6XnRySAIOgRdeVgxiVX8wYfuwO1+SrGGrwQ6999htdYDRHvr48FYXj+DffXLweH9/BpFXwP0g9jRD"
+    "ibpPaf11HnObjw62Gxhoaru0BmIYOSuaz72Y6NL+/hJm4tUSRmIL16zctqKZFeR4KpWPktjnfWOVC73oXXeqR5oQPJQSz"
+    "KWR/zJeQSLAXh+H4EXHdNWRGfdlA0N392MMK5Cl77F/jECoUR67nkzE8IIPD9avYReCA8Gdp0Tg6kG9KZsm+H/H49j4+U"
+    "2YgjFxswpFTgKcwjLg8Kr0xvOHNZF3UA2sqQJrGupVPi7VR9BaeuDDyUmCguH4ANlrfzDipyxiIjZSAlXbqCn8tq28hKh"
+    "gu9MOEqIr8G04GBy0oSx2PuohAiiJDw8BaZUY+iHvmnAH2s7H2md5FtPLJPC0pTqIrNOI81qStTC61iwpxMeibMtQeIJI"
+    "NYrTMm7ZYXa8CFvZbdUinS0hXTkmvdWpTyMSV562OjeljzLTmGIMgU7ISFjJvdsdevlKB+Yi9j5zm6nRywAhne/vV0J8j"
+    "eroDiypUMWMhy7lPZaXnZoi5Ld3Du0bF730q5gDg+CVCNtEBSxiOS2TMpnNkCeareht1f71+stBq91pOOfxZfkbkWXdmK"
+    "8nWUt9lRUEKx3NZdvnB21TlV7KHdnX+j0wChvCHlZwbVOOYxhcP2opVgi1gFq4bA6R5VoXXbNjmpkHsPyHevXTutHLDU5"
+    "7sfodO2JKP/SVlwnD6g762oGMqLcq2XPvAxy8ULRRLQ4IYI8v/vomaH0gagG9kcPZdrv0OaPWK577GFZW6nJki4iKo2FE"
+    "2gLJaKUNyIpqKIBcgWKOZl77FD5tSZXGQaS7KL9+8JsnVyzUrHOAOwKGi3OZ9utbLwuOCnnLCdCwteZvthqUYBKt9x6Nj"
+    "BwxUN3H2KUfvvJi2dTiKD+tMVMX9/Iepzcg2kWdv71Fl3PYOozNQHtlmXKmKv2Do3aQUX2f+Q7vSknyHNuH44MdHpD5Fi"
+    "XdopzDilCnKpILDzGU3+ZXcfEiwsYIeCCwnIBpDB/u",
+    "q41QRbCmxGqpnsQusnNLopWdZtv18LFkAsfDMTNWFq0N9bc3EquR2wv4QsiOEDrhj0jvn82ITAaxI0qAanrmCbRN6aorP"
+    "IGQjto6KF0Ie0kERRNEkkSQXqeHXFAvJP9WiH7IJ1jroYXwX88tUW125Gr7tA7A9UhdV3RBNDF/JCobKyrR5kPwAamsMD"
+    "Z41TVgbOwPVJWNmy32BH7xYH1KFPhx39/w/VdwwGtO+ndZ052hxdG07PD6FWgzdZ7l2P4kgIRRijWyrvSfJarAB4L+SFV"
+    "71WMv0TdEmvyOV78CD8+2qPuTuiMfsyb26dklDm6deuoZXnOu4nwDAwFNJXus1XsHsLPUUr0NkcVy94cRh//kegVGdXwV"
+    "hx/z1Gt788ZST23Nw+IUK/XPLj3KtROApktqD7ohbLjMMTiros/iI1+Ge/qpugE3wJXb2FfZ9iI0VF3LdOZW89VRXSJbW"
+    "CDwMAGwBYe4WVWk/4pvbm8r4l1VpC+jFD7HPvONR//Ds2Ld2GrTVTn6LuPtf/lUwD8wNjDfyeGiLKIDtZKxCzQy5LT9El"
+    "4dqEICN1ctUZXEdLduv02SoeM37Tv8iwfCLWzRIF8RKwEzr4UH3ax2JsDpvEyMv5JkcI1di29YFwa5qMK9geUbmTWyQuD"
+    "VpP0srr7EEk2ysxcp8piyiG9kgnHWm3Lpf7u5RGqYgp+7sDAsJxvH6favOE7HPb7otBtpjOrkQzrlFfJGfjKhVVvpvKMz"
+    "OAthqDBx6rJ3N0vIHO2LfFXG7Y2pCp/rwIVKJaue9QcsAmDJ0IKKMxsar+l81NattNnLcsSCgn5JSdyAYiEiJ3pOCgv4k"
+    "P2yeEaD2eoniqA6PW90ptEL5Sq0YIJDwU36FCHhHqJQIHpK2QZuWgYOvNCoS6fpqggyYtFaRXlZhgd9x7Ov2rKfAB0bfi"
+    "G6jE3r3ppPnnKq4Z49e1AyrPZC3cb+/tuShWMtUSqtgVisfAdDkwLLNjaHl7VP1YvYG4/br3QnCXXAcODTeqIhvEaKIog"
+    "ikNa/FxHSrSQ2xlBHtUAm1mVqzcdn6zffsmzd5n0i/SZkbLXmTDum1jvY/7aqsU1wq95b3FC9Un7reo+8rXVuJU+89kKr"
+    "T21sfMQzflEz4lzbMoX0rStij/wxUvzMrpGZSeoY7CKBHlM+DwzXdB26vt8iv2NHhTzlMA/ZPGrv71t3JtGTG0omsFJPr"
+    "ImFFiQRr9TaT6Hhr6mKMBr94CXI/bD0UuNOGdi2ZBme73DhqPdxGC7a8t++L8meFlxsmj2FFFtxwk48VksMiKjOWmdFfK"
+    "VatEpioipFlJ334BpsvpDUQYAffjLJmjiblk5GxVGAsE7VGe0Up20CEdcRgxf5BR9dX+VEdcUX87WHk2BI4rm3URxujnx"
+    "QVKSri2D02qtdXGTbnNpxYCjzYQAEzo8+sHj0TLLsSev0nZvWFZJW7eytZFxBTqbVEoSYky/aVItm1JEeMsEMEUwZOgGl"
+    "fmDg9+EtoxNniCmji2Ual7BZo9qI9B58jyEHfVKK/U4bk8VZmegWVHYT6MRjdeYvo96WHzpefld/HX1QJhyH02BFraYaa"
+    "0C5U4XNrQqLGWrT2Egw59aBe/v7xYnsQ1koszGn6OZGmNWNFyLXjtrOrNJw2O9701oQJ2gZdzmaQQ2/vGi0+19PpD8TBq"
+    "y93qllQAFPkBwH9TiDBrK4maCQNp+yKYm/zAvICmc+NV1V21+iIucL03yVctKd1mlMK+mKJfoPvnLN6bA81628yVJEOn0"
+    "db5D0U886pJiAVqTksmw5uSyNlcSkwETjZa0eO7sVO9zP15iMoFToSxlU/BtUIE4aB4Ls9ravmsLjXDL4su8zxI+gHLm5"
+    "PVvGdKNzr9JsuZk/N8PcWNVCz/U/yu8joFquF+K1d3Z7e8Y4jjW6IWEByYi4pW8z9vHVEkf4jb7lWBgSsPKUL0nCashQb"
+    "USPcrbDhrkJ2jirafwqZ/1u1yoelS0lFAqeKDpICqQZl5LEFpIcJ45nSaXo5cuYMOYVEW6SFkis2SCgSmd/b6sPz2miW5"
+    "xnm9epJC0jNHhZbmhCE3i1Is4rQz+oZZLJgnYZR8WUBsQ8WfgDOJcUNgcppdxyu5OL2LiloHPb3FnS8XOVygYfPEmmYcU"
+    "KzVl48pt3RjME5lvl/1kuzcsdlNpsFNoQwvMZnqkbjz2k5uG/xbtBR51TU7va2W7EUOTnpp1VuDZiVdD+Rl+1FctU7X8w"
+    "/zpFPCD78m7UInR9D1Z+PZLV+GzS6GruCmlNT4o1MM3Ia2pNbwZ7dQHdome6g1eYKSTIl0TMHC23cCzsVG19ZYwtFuv3a"
+    "qxXWz3eCtdfjJ9PsEX8vKqK5HRVQdnBXJNSU5YAhY7D2Wv2EIYeUxCVYwvZye2tV4O576u38LFHPWWLoaTlW6pXtd2v6Z"
+    "/s15mscTtydGx+NyfBn2nqObejO0nNnPVM7u9wzxnr84lCWpIqJXS0NUYf3knKQAR7ESdBokhacP+OqfpGc0mOObUdtUI"
+    "2TCiwktDaeIe1km8roI0VpKKGqSffIcWe9Effwxcm9kFMTSI3TUB77eDDd7pr9azpLvY+qB20xab02A5FFYqIXPxCfOVd"
+    "BDO4lKmJ+7la08Sz9GXCQXWQKB9iwHdb6D71dxTOaWmoVJNVQ5lNU5It2lJvAhq7Hm2uSBcmDYlkqJfQ2L8Fs87iwtM7K"
+    "zyUNq9iO1CDSRxJxhUgWvOFx1kYzEL8fUuOv/TgvWviuYiwzJJpVXIwUI9zbktcUBb+zG4hkpDulK6RGIvE+SQ82eNNQG"
+    "zrZrM6aVQimACP2KB+xumu6kd5UF+fUj/0J2yIYe0DjrgKRN/eMZxaxx6EP7DNyAb4S6a3xBpWw0IsjUlQiAfnVkKkV1u"
+    "weV5643giTg1lMwrVWkmykGWMEnFAd6AoMceszhkAsCzn836qGdorD1YSjW7apUVoDk9WxmvHl52LvlbGL2LtrReMLQVt"
+    "126POjzQ3jheje2JRMGMdcbaP/uactwMJ/AKpBY4Ha8bgmijElG99peeiD8hvilJjz/1UfMlcZyfKFEU6F2TU37nB7d8Z"
+    "uk9+KLTW5Ld1ergbfuFSkvB9I2N+rYM0WEdmqS+IimRmLM2HOZXgY41E4RRX2Oz1kTJ0qRmnO0DwbFsQ42Pdf6P3uvn/3"
+    "3/9vmrl++/+e7dy69f/kDP/jYgNOiP4uC76Dv1y1ZDNhpXDPr1xn+5w5dLwQjKwgV8kKRMXFO4UBzLxj9VvEGSqEsvYks"
+    "ngv1pbSezibOhxFu9rHmX2jFSv48NlHicECc1irTe+7duLKioxKfCJlHwfiEtXQcGs3tvHd36P25MLAlIqFnH7q5COFCN"
+    "owk69HUdDE6SgnMHJ7VfaL2Di9ENX1qK4VuLJ3Yupj7Mupz3Sa1NACB/rzRRgzbNwEI7sk394UL6VHIb8PW3BexoXje1y"
+    "mBNmSHokJEnmG/gKlzH1kXKvso+6X7j2Xeyt7JdRbeqtzoJwDxU+M87/qgyQdZBCHQ8Mkqcjel3Nn9SCaOItCO6n3tAil"
+    "RT9bQZ2JGawI66SR1Wf+e9S68Yn9fzDQdnNzFNZICVGLgXG3jYV/7W1wrrXlc/GU/VfMLhRtwGIWMC7+LUQMhH9lAdfpT"
+    "2eAZGHzz9sMUoJ/k1MgnE4h6Inh1t2FJC2uoFDsie+R+CXW+iomJjAFItRLqFZLb9sr/l9qsFibhSa6yqINY6ZAkfbU3F"
+    "4yqUh+M6isJRNTeEHiAQe794ddQ9YcserQwdms7+4d4v4oJj1prdGuQwdV+9sr4wJBV8B1KCjXXOFVC/VhObH+7ElDXaJ"
+    "/7f6A+XRRx+qWpDbAQHy9E4V5lNyfolSU6w09Rkp4N",
+    "EMM5YtgPt89vbb0tHnY92qPO/wHNARyZEfMeSSRLSMC7ZewJYilesKZCFFA45G/3CPoLE1nkTj5lFe6QJctXj7NN7lr6L"
+    "lTGhit+WJHDsmXChB+tk0xoDUSYfgiTIdRTQ7S23KZ1rj3L5BEtAUSNQ6ANeRQpjkruxmflgHVt7APWmJ+eP1jU09vyU1"
+    "TGqbOrRgap22t6zpywEzspJdaHghFynt62d7Hln30zOr6uDwbN+q30PWpNuWCrZbMzqFkh5s4Qe8Qmur0LrmG50zJSO9F"
+    "SnRRLPg7zjmRwfJ09G9tNmwx5swkTn2nrEZTNWJOSBKjG6KKUKLHJxb/QzSNS++sgrSTwzk1ISUyITio5YE5I40vdyGzj"
+    "PdUSb+qFykwFqfPmIJRXE44t4XE3GiDT/6p6vGVIqKVaqCrXOG0/ER1B9ww1w5o/b27XexpXMI0IZomZHNK58pRc39mZO"
+    "+kGzAz/Idqyv/iWIQ6u1+fZPmfcNGqAHwXVd/R9OdU82DwjgVXwRVHoGSxtab8OoByYl9Z0ofLaRBn03svE/jl+jXtlja"
+    "E/RJGSY0mqOxocTVYRQEcSrWqXhuHAiqCBOFbtDp772h/VsEblMaY5InEBbdnolp4OVX3SsoDqrOexzEqyEPd/e/iOTGt"
+    "jsE4Hgua+eO5w9Uzc1o36hfkQzz3Xe5Wwy/nHSCV8QVkbjAUwR5kl/QvehuRvwHedMRbROs95Bo96BrvfcxEE4YcxnHLq"
+    "8HXj3L2xgV9hrtJ65EfbdVqRjYJfwKqxc4lXHVgYrdRPW+bEPhYA8J2wffe1djZ9P/IC7chbSG7Iq4Xz5qpL4TNEg/eEZ"
+    "zcONHd/ChkpNvYUyHRmgI6se4xjNxaoZj8090mH31FpljUltcSqQsFJTJ0TaMGdOnqsXmJN0/GLSDZ/bTc556CyI/f1v4"
+    "EUrwd5z9K2pN6hP346/9uaNUDSgKMoaMWY+Mj4xSiLmKzUxX1MSsvBvjCf8JnBghOeA78Thil//qUAP34RYYOUqz4Rs4K"
+    "4Ze1tapbsRpbUdANFgNhKMUEqaXiHRNB0HHGTBi+J/cvmFIH9oVIlyaCTEZGKCiWDhHnFzAQsPhv0k+vGh0qnlQ/0ryo7"
+    "x6eYbyRQ27UR6gaST8ZxDs8zq0OFCivSajU0l/5qpMThvrPUvldROxPVaqybduF6HRJyWsalVe5lq2omNhELalf5j+BxV"
+    "YzCXyOJAHUyEbVXhyZJTdECuq8njb58I8n8BG4WqONo7rTxRW9cSYHNpssX7G1ZibXFlim2c214k4hvSH1XsES6iiTReL"
+    "xsxqRC9zohaQ+3LxwVASzgoSb4tgmyl20c6gW4hRxjQhOtRG0uNzg53e7tETpyp36XfBDEKiEHSznDHhWzJSziUmbWfGL"
+    "q/MA+ttdsz2MvAAN5Hrp/3j5kGUMzwqDYuTHmkxgt6iqMbLr2p0ybvH5QmyZxIPVSN9Oupjm9M8dpYAr5NTgOxhun5nRM"
+    "DReSDrDcuWoUnK4v50/39lYmbJcY3n4wfT/w7aYkyv8nXp02j0+1tbvfmpuJlCf+5aab7ufmwo8Wt7A6uMZ6EQp963hAy"
+    "pKW78gWX0+rzd/eCRD9qsvX3B2sZXX+y+XtTj9rVt7Uhzdd6qDY+1KCPJEFYdcDTF3dzACC83i7NefdrambbTcA/6VvXY"
+    "rfH9fGAZWuWy4633drm0+XQ0Ad/E+ktO5q5SLs/1A3KYUpAn9Ysmc/jIgAMzCubv2Pj/0qKKl0UWJX1ghYeH/5WmLN+Rh"
+    "+QWHTgI0/3AfTB1Dusv9YmKBMKKn0uGL0GFMQun3Z3r5s27bWZCRVIa1G4YJCk1Bs+UCq+4mO8oqxlHZYFPFdFnp21rqK"
+    "bFu+Hj3ZN4dKCnE19zMfvA/mSj1jiXWoCyukN3As4jTK2xnc0s/kkznzNq9jJTcE6nd+99j4aNN6FRwtdjzMz3NNRblBM"
+    "BPONORJJb5bbHXY5Y4iagocJyDbNByIUPtgNi9ww2X9mcNyq+TrdC2lvOt0k4cklkUTOKKB37IlTkqgspFp7i5MKkMjo2"
+    "Hwtz8ypNJF+aPfs/ZolN52FGx0oQiTZwBkvkhfSfH9oP2bFOFtyHPZdZ4HEIQXytriSIEY/2yYFqjjZ/fKDdbExr/95gK"
+    "s7wyYlEoORExcGOz9V3nFDcZxPgJHnXt2G73/S48Tf5LxTwfgEQlF/UX+GfTtqfM83LTG6CYFgX2fX2Vcsbsaw9j6ZBcW"
+    "GzXZwkbMmQP+OVQ8CY/34F+q/nThjxoOlDXemZapQuAA6pZc25kQ517gWGNsZx6A4hjMA1M6WQ+8N5pkwWdZ8G9lKgeqW"
+    "DytaBsj3aM49O+rfa1w+ZzfiGU1zm35a7Q7fKry9IADjVXpEK63dccuowk+Vps1wEb9jwLJdNmlQOZ1r6QRlSEbXjfpek"
+    "vvEOrypzVnfSQH6b32mgMkG+y/O3Mnu7fGjqh5Tu4vQGQmJ0u3WAs3P2wJNTSteij0oI4nE0oU8PPna066FpIb6zQy4qT"
+    "nUmHcux+1vJc/k97LB8rzeWhEpW5KfrR0RHpkRcG5AN2om1pW906oNr1JczdoKWdqLkUnLHRSjNxD8vpcQsZaJC8N+6gX"
+    "HU8FgFo1ee5GTy1tbig5abZWwYfg1whbsYyQqJpQtRv/NqGm8CDpXy/svq3D853aSfi/Du3IjQKnl6PHLalxOJn73ayNw"
+    "mxKVVjauD3GPRtqvnfBJ5P+91IYWV+b/ZWsvMgV6EPXnythJDmWCWmZf651xFHOmSj+cUF+QDAqLfNT+B1ES51hPveFuD"
+    "o1kE3qvHWQwa5Yj5xu8dvmcSkRst9i/jknUg3UG/IY/JA44Y1/I9kb8CF7X4XuZdou7r0XMIsnPXsXngUFA1suOpOa9eZ"
+    "2rZm4kZJJMqSqJyCaxoNG8aVWT/jBXSM0LB6WxSfmq02ttSejaxiGzApE+wREIeruXuWdh2GNkT35IkMvYyA2icJpv0u8"
+    "UCtQ8mJr1JRbed+ZMzdI4igmQCmZpSBzLpo7bW0meow76fQl5+Z41ylSBwTxYp6K9wg2SpDEbr4f56Bnb8L9Jn8E+JwdD"
+    "Kg6GJJI4Uf+NDd6YNcbru76rcUcXTWqcjPNtPRQjVytsM07tDuuC8L0iAUpU5BXr3tCrGnWNx7JUThDVTVrDlhOGdVum1"
+    "8R12KR9q2DgN2kEuiYtG89VtJUumt3WcMREW33YcjLR6dXhBjs0Es54XN310KpqDy3tK8764VSfZCWe4WyAkoPD+FKjlT"
+    "aR6hf0BE+dCWYH8Cqqakd0qvvvbDwVtXAymZBimXv/xWk+pDcjtc00FCQDrzKt/6PyBJKcstHv0Mc0mrQ+HXg5tV6roJA"
+    "bf5t2w6We+AEf6ssh6cdH/f5onIJJFBM+2wtJZhWxPuEYfT4jCh0eTIjcuR0ewBRPFYWnDGzFg4k6aFQ80BVrrqMQH09Y"
+    "YNzXjac2zSExdnFh/6+xwZedwWRUBqRfEqJA3HKxAC6riWqzzAJ31VkizqrSIiGDI4NXuTl5pxWHL7029lBW8IBEyMNvq"
+    "7i4ecvOGiRhtXt85CWSD4FVlOI3sAm/Itxfb4CbxlsnrN12BJ9hBCCU+UqKfaUvxOcsNm5ze6WiHmTRZdtvfpqA5P19vC"
+    "jiedj+XPdw8vfah45tDEWM6BWPFtleabbIbXNLkjZiwgoCU9RWazQV2KY2qv2T69vq30kAuG0uyGnZh79lXsnSdsZ/V7U"
+    "n6VZ1Bwp4kWRj+mtWseNqOozqnc2v4EN3e8u/YSSUW78vWk7B1jdOf2XXtoTSrsQP8s4iX9lFjnMtxUmSm1+plJ0ca0JI"
+    "9+uoNoqJ2oiDPv6M/x6SBH6lXQDhgIbr/X2irfkYlx",
+    "MuIMHB+wriSurVuxLwRyK0msBt4sfM+wp2dIMq5oS+0ZfEadUUVnxpQiyZ8DHCGiD0f4UoKYirrOGQqgMb9wb2DDjY14U"
+    "ZsevWByVhwL/I59hr0USby+EIEXG0C/F1M+DVsbcrRy73aLHdZvmt1hhbj0D5F3cnYWEngSjYCgdylT+RBuG1R21OI89O"
+    "9dQLEny/8rdc8n7z2m+voqVM3ZQGz3mkCJrUNL1Cj1+keRnb53bPHQ1qOO7v6wvjj/WHbn+Fz67KjdjRqQ58bLKzr9SWr"
+    "K7ucRW4xxuAiA5RI83gC5ug2MNLaBRksVLbpl+Tyu03PgqTrxtZRV/dyX0xE9FziFzGexc97S1KTKvyCiBXeXuL88Fo7Z"
+    "pnolRXjmupDkG0yeVyiMH/hlYFJe4diXLlPC7YqYDjgqi3EIyqXsJecnI0e3v0Qxn84hpwf9CR2K90RKlDkWlsiDL/Jqv"
+    "yH5P4yp2ODET8pWda9Q1BpSKth9ZlewPVQA0nmnWLFWAuiShdxZ7bDs4kQWAecIzKy5jeIJLZ41KPcxTyC+YB1ZdALVIE"
+    "1v+u2H2BAWFB80PJR0tKqThLkqRHDcW8zWXougJMXKdbHZIumgE6K9Ex+pDktsyXDMJM01l8d9s69kcx9p4veReDZJvaW"
+    "y1n9CV5Z2/HK+uNusYrZzEbG4gyXJJGfp/jnJv5JDyIB8/MFsxStsg5h6f6vd6Ijo+rURXEJ+UIrjU/1Ps0RiaX1FxlZ+"
+    "lx7C6f8RTfV80qaKXS9Zva2KmgnYkEvzOAkabtsR+Yh3u1Nx/RLdLzqtvbg8d9mzUQvjhejCBNvZPq6PyPxr+uZk/7/S7"
+    "9nM7nEzn9oWNyGCCSxql6jYrXg/nk0ZkqwxPpCqefeqHTannPDgZHnXIrzVbje9dfzKmRZ/NfV/2jwRQf6nPsV3/OH33a"
+    "5R8uOjrim6Nnv67m8Zyez+fzZ13+OUUfqJuvXr36qpGa4p82a9hdb0cjqZ96cR3leSnq7tIrnTM4SuMapH2Q2ScJuaFhn"
+    "9VgfdwfmRj27mMc+sxRIBgi7EKc51zvbnIL5iyTanTUR44jLzrGcS4G1B0bD4/G/M793kyw+ugtqTI8igcDFUFH/5IW2r"
+    "8S/H3Nf7/mv+/47/f89yX9dZQs2Ic4a4l2EdLQMWYNdtQ87julMAyRbN/VR9hWOuHDsDo+YodU6wqAjEKq6gz8oV91Olx"
+    "Zp5TTCYQebVX1H+LgLWvtwtYslfdJnOa2vZLuCW87HWIyj+iy0yZRPMpx8KVWk9n8ZdeGc77Ll94o9H6drQ83xOdHe7/O"
+    "fB+Yo5B1xmzDStplYyKKndRAnbTEeIOUvVXyuPlGO/gGiRXaxjTyX7PqdTGpCx0G74AlCkjz/5I9WmumU/+odveCrXRiw"
+    "zuPd1dxIfoQ57gRaOirf3PMdqv4L00yvda1S6QKtQXOy44J9iN94iDS+n1fxNOkpA95hyT/Of0hutbJpXF0zJAzAk+7lR"
+    "Ec5NGzZ8+e9PvOU5xGp1iNfNKoFD9pVjqiShe2xoDI+FYrz6hC2a4XeQP56HGNa8dfEOkZNbJvHfUxeRcJzLXl344A0xJ"
+    "T3ah0SLqpj3ocGeo8+Rue1G20ncQSsaVNOIPuJPzJOdVRep2ETlMRtdIZxN1nMC05Gc2Sh0d9ZZfLODkJj/qascmLif78"
+    "oq2Sv+FZIqNAdxStKALX/n5h0zDqYxL5aM1nXXO45qDvVX5XPt9Xz3isZfsTPpY4c6kt65GVBz5vF9M/Gg9k2ieBLjqiI"
+    "membfkzlOvJJYXfzCOMOm4nG318VLq91EChWS59O8CcyKlzzKBzNgnTr/I4GzopNzrZyclgGI/zyUk1ysI8KMO8M9hs7R"
+    "68xJqc5dMVZHe4uLwUMf7Lm2+QIY2EL0MMtOxNz4qEs+jU+pwoWZAS7oTgoHuOXDCTjAvGTisA1jlTPegqOCDQ9GZaxFE"
+    "V6w55nAkctqZhxme98FF23yEbS1YfShAhYS3fFCto+jiJnvs9quSARM8nQevOKaCtrcElvq/Zbkps1/S+PSJRNFfrcTEJ"
+    "SLsI0j29B5Q31Vj41tRnDkVLthSwN5BzCsPtLTrXlx9Y2t10XK8smBoSKtXD8Rd3GzRYbDjqb7XcB3V0VVXI7bBtLOT4U"
+    "PNQpHC21Cua9zd23rUGZzNb5aDFG+WRePba53PU/sVcS++IRNNK9kPiO0uMd0HGjLITaZjtZbrdbGN2PSq761Gy7vouDo"
+    "m7/hzXrlpWSjJ84edYn/Jm6OfPsT7bbej6eSH5Dj2xbvOap/edPMz9YXZsRM5hRqxaU93kYpV65f80Uq9mvhocffHFF0e"
+    "DZ/7JyUl/SDom1SnpevCES/y/vYu3Gn/HWdp0vkn5gFd2vuCadefloLqydn1PWCO0aV11Atd2v/f4aauPPK7Ehvu9p4e4"
+    "efqkjV2GuE7jWoPsH2VDNI9lHWG9csqi9mIVs7wsuVioG98XpAIX1Y3X7nbxUCFPrMkQSzVrrP1P1ZT6OYYLyXmbn5ByY"
+    "FkgnRGrsDlQCra/usnS0SEtYTAXmjTU7asKiibH/ftDARES8dDqiZKsJJyiAux27LmFEh4ITy63NJWzlHfX3d/n3Fiv41"
+    "kSeW1vWcSknJfdaZ7mRbecLqhbQQsf89u+nBEQl1sOhuM2H8qNbbQoi5H0JMl4x4Vtrm0kccV2RJFgp01ShNIFUoTi0Mq"
+    "o4OMt8xxPxTA7gcOiJNBBN8IPl1HhdbsP1iXNv3o/LichrYgXpHcTjZpx8lEQca5MsMLWQRmOuwPV7T0hHkR/BtZpcSfa"
+    "aYRjVLPqaOk/7A0OUFSS/Dl40g8O+/R9X5mz23cl+32HZL+iWCa5V5Ox0u44YuhFLKf4ZRgzdHiOX4+z6H00m9nrcnUKy"
+    "OCNPL8wu1bv+Qxoeydt0KxMzzlfEJJrfl2pLyulvi5Vkas0V1P6r1Rz+i9XKzhragOsw80W+XZsqNYpMpyrKSfvWGttQ+"
+    "UHn+sTP+tbW6vHb2Bl2IMBR/o+QCuYiTnp55XNhTYn+lXKBgmxkD1kwcu0mx385vIOKYNzDkY1JsjjJwgwmWObYY4tBDY"
+    "Y9PW/+fhwwj6k9XMUqUjaeUztsM1S1Lsn/sQ9rHweDobzYxNtMJwTWZPE7+K1dhLSRXeASxzcbeMpjM+jGISXbGXGwSML"
+    "rjg8JQHg3KhGoWldTcN1FqQ0RyXOGiUw5xwckNCiA5F/leZRdfRYTCsp6R04VQYPvsmqp7a0WuDwX1N+eGAf6PDJuw/0K"
+    "VM7viDBmjufIHL0blN8TNCd0pIElugsDmj2MvFl1Lkz5tgL0wIJP/li4sQ+6pLgDOt5rO/M0TEyOcTgjlOeFY2rK0zIRC"
+    "3CYryi6Z4Mp3wSO5WFehbUlJEPJUhif5kns1Z/5KAf3vODBY6tYVCi5gpYM9X+hig4p2qHxOy1ztcdBLhX+oBH87kn/Dn"
+    "ASho5mvBhOGdy9wXuGMSm/tOJdQabOrlL4u2EdzyAauIq5F/jvET8lvJb5CPjnFxNApR8qWuk+ajrPOo7Z/Xlzvmy1169"
+    "IVPC8lYyJN9n9Xm1hoqSyJVwon9dgSY8ulgGp/oVvrOnscL4ZMjTe9k2FQQ8NxEdxkteHOmkPM5oQb3XrnjaD9OEbXpbQ"
+    "i7COaTKe15oyGfmGykNDuXYes7UJekdHKLoN3L4S5+7Gf84hqtlfjc1NOfRKzmOCkkWGdP6k2DwqC9Z17JoWS7yenvvKj"
+    "y54lrHOfazInsUHs42psWOaHCkuNLlHeS5cpsx1fG5AsFSGcePd0o+E3Ma7lqp812lQ2fTypyENb7pDCah9I8oJN/Bzc+"
+    "62bLgyczC9xszpQ+yWoUpcdkFH6DGrrdu9q0pdgJj7",
+    "ONQ23S5sKsYZ5Zkw6tut0WCpoHuTZiZ1XY1QVpKWZ4jWguZusJZOzfEFlbdruKGNeyvJrpx5Zy/sejeOMettuhj9OaUdJ"
+    "0QLIF+Fj6J6sFUXQZzNYdZkcFLmpBzRsDWKZbQUXsklXFuX5NaybcWxRZkBHabL0/YWSGLae0hy35dm5bnJckugfx0PP4"
+    "lmHelwH/oVcg2jEtO/mYeogR53+rOneXb9GG6KnC4Xegc8xPrKeGEX7BOuDlh5bi/wXB6XNr+DacQ4akv08kJfvIJtNNw"
+    "Wu/e1nVHUiGg6U8cSwgfxVZZl0jC7N+9RGUq69zTMe3Iy0dNkuITQ1QNC+tqcy7NGTJkI0yPi4e9Z8+e7e+nJhJTCFKqK"
+    "UuhkCYpC/YGm8DptKVa8FZr1oxOQmlzs5UZ4rdG/P212dHIQASTGdGqrIfodWwBZWDiWU8uLfmTjVUSyk/5WYXz7owDEk"
+    "dROuW2tma3clwpE0H+kiWHaRUFlx5WDF0Z8slJ2lDNOdpKhAlUNUA0YsG5Zxbce/sI+gY/cGOXilWWEXvmcn1NTA4ZwcG"
+    "oM2R9zCVfZ3mfiCgH+vbNIb0beyIUiHntrQhQQqP2t8/gqcxxukKSahhHDj4nYT5M9vcjWLiGia6amKo+EpbAC46eBlFn"
+    "MMx6q2XIlcUlNxvlgcgG5uCeEFVGUYACJGnObBJfdoXN3IMKpZtbwqCcVmVOgch1hCdyLsfpLBQoN8KBpajzgydH/Eg6S"
+    "FS2Z6BzPGhFyPsN4slrNL3ZIgnXnLV9GU2TCkfwWWBL0FRBwLbHonEUD58Z2tzLK2y0xcheBva1SX3GpIePNc8D3/2RpB"
+    "GiJqfZ9ofFseGrxBUKokEQfwynLXzO4cIB67qS5hLFRNHsnu18ImeDDyzBuLaR4rpv3lbWirXkoE350Or64G9ZwUV9mKB"
+    "27Wq1OyYbHB7zFaReImsBn7jHcSiqzFcFrbRCmZnghcgHrNpzzZTOZBY1y22u3GmPPchDfXSreT7KvWk9we60THUiUznF"
+    "RQ78lWdwvNWXhPKkddVONU5/pj1WP8MfvAbUao9M3aP65Xn98nXki8ArGMhHjv7JV6fCxEIWu6ZKpjblmcSYCL1C4ntTu"
+    "haIUamN3fxNB9oZuaW5DMV8uOSQR8sRu7XQIikxnS3fvJnfVqNiuUvAc8LndSy8lo0jEasYhUzGe7MQ33L8ZTP6nv163W"
+    "z9/WF0XNGKiGhFiKEJ53CH4TRHWhPnvhzpCBX5cCWSUTRReX4RNGsa2m/mFbWED1ZaP4iIODdeWuX23OBKEB1Z9G08wPY"
+    "3xRXFVtyArV9ExXlJslfsKAJl2DwFTcDVTbaF8PPGXGh/F0QEBI2wvx2+L6xTMouK9fm4JLcOKz2bISweZmbrCjhew0xx"
+    "CO2ovuVn7EQTug41dkdrzqdt1AcV01yfzMEf5Zy6HBjI5xR08DtwXfChycxc2U0SkxO7sZy5siRyZC8Z5vWD7oB0OyXdM"
+    "J1GJ7Rio0rFx/foNRISx6hgHydsr3hsKRc/0LfzpCJVWU4Iqpy9mjuip4Zh5q4OVpDMYekS4ckHgzKOgdeOpzgnnW+Nzz"
+    "OYee2MQePUA3RHliMNcKrHw57A9sAu5w2tkBkry4jTRTCeoli7XWAFF7C2kPbVTcxMFDiTKzkuHg36o36QdItHT0izO2E"
+    "1hsTDJyO+CuxXow7X4FJ/Eoz1pdkFv8rDwYFz5tt1vjuZk97PFWN65o8kRDuTbBEmlV0gYdyZ0kkh8snGv3tYoYOBTvRP"
+    "LucGyjku2GY4F1y0+Ur2PI2VOLFr+1ywKFzjzYCWMA0eLxocVqsynkHMHpYsCPPhJnzFu+2ohcNGox2ikt260NlqXZEpB"
+    "xC7EUMVCdKyWRlmdaaTXNeoF1CNoCsnUYw+dxH5tGDDi+3ZL/WRGRHkHmvzLfi7GRCLFT58WFWk5LDzTp1T9865u/qp8J"
+    "1EJZ2jx76/V/QAHuzsAnwEtuMQ5wDsEQWPvMI/jpB/kJWsot5mq4fyOndzY4iIi+GJWs4ALsFStASZBzi+K7dx3Zyaz3m"
+    "BOEz3ID7kOmovub1NML6TvEOFJuY74R4jQWLCfXYo8fv87mEUwN7sjlAHJTMnoS4b5rWdDuYRbV7LJ+zCL4YwjhvSBq6c"
+    "c3+x9StHhB7je6S0zBSJVKcf+xxINCd48m9e42ypzy0hBZwbIAVUZ0izeqXWDdhdIeXqaDzV3xtPfA4hmtNSSfWnXW4XC"
+    "5mhnperi8DpnKQT415sjGRZN8Cn+qE7kZqOxEoZaDdv09501Bhrd9rDF5Ano14/HPFJKFc6qbIQl85H3m/n1fIrWlGJSr"
+    "Uwgq/pLyTyhRRfcGb5QYNCjWmIIRMt1bB+mcRvSsJf1pbsQC+x8GyWCmyhM0ciJYgSDL8h0YOde60vbvg4KAa8GKabLQq"
+    "gjP07gfxdVCRt1xSaOElKKoRWmKestSJN22ZI2Jypehi1LjAP04ZKRouwVCbPnVqFRWjiJffmw/qGtJ35CHsUgbUKIsBB"
+    "v2haFO6Rqvn+/rmHPQljWR3hJgA0t/a2q3FlD7KZqPV0VQUrq5GbdjnNEU41SgqcdGX3LprHxt7DG4S0Jwy1Quh5ilBSW"
+    "UYRrBsjWS98bQ+WIaaRc5FaeglT+QQ+q4U6p9tD3Fqa9hwyRY1jzxnH4i2KL9NIRF8ukEWAJ7QbyS/RTKbOTPn5KUajde"
+    "vIvat3ykmg1vviIFOcV7HJEqkfHpydM/3VPU7Uy5cgzGUnhJkXbEADFcaAcK1RzlRVLEoEJWDI9g2DtplfG8+kmaGQ8ci"
+    "doyHHqex50TihST4JeYT7+/pWg8Ef+km3q+sfR9YVn2rZOlSl0xk6QlGirnIc2ohKtXDF7XMZK1d5r+BjpHkQncSYTd9q"
+    "7tPx7oDAde98u8NKrne38nBrZ6iESl7PwEJmIB/DE+yqM5hQ5w0PWRAPWRyXwwVxEKqAhyH9Tob1cUZaydNWBflCBsqN2"
+    "/8kdossQ3qOOR/n7rD6pbcQ6xn8MnYY0rOdhvQMJOBO+3fHpIFxFUYyOAwtgWF7oab8IxOm5nKD+Vjh8p8xslgwKotMXK"
+    "D0QMynTBCcfj/0do3mJEwfDY5GB8HAWMDXmUJqfcJP7FWTFCcLXsjllBf+XC1W8Zs50RYOvCs0UUWS/LyAeUJS4TOaT60"
+    "HNdJgGQ9qwjbcKhKx/Y3mfj9DK/9n0/2z7MDbs9X21Y/NcO+xs7t1wjHk1Qim7wB/wp+9GIbxjZqzqk+cODoLTqHuIeUf"
+    "W0t/hlImKf+YWZwaJQ3U8dvYpOIhlWMk0aCBiB3qG8c5XJ7rX9F6fT7aS/vagKvZbMdsxKWVu1fBEYbhKTErunKn/ajt2"
+    "BX+Wd5jV/ixdHRUpi80OBJySzGh8DH1PERdxvuLXMgDzZEW4i5rrKyE5ftsYDY2JU1yM7bw4y9z67bjGPlmS9Zbm21enD"
+    "5md4L5xm4Y092G+u5GeJVyDoweZxQyAGi9GutbvRORGnqIPGAn/eGU+axJ1UhPo7L6Rm/XElAVqY8+0SE+5xieOKn1pZ/"
+    "6jYxnkM4Rp3jtmXQCzbR+7ArgPJQY3feyE0m15FfcR+aV739D6jUtym+xQz1hGdVsq6WIHiZpY5xOHHcCMXDm2rIpyaCx"
+    "BYX92/19bi3yuDWSU3a1F7EE4zvJEuptoMY5TIgszAkGRvzHwbfxaK8fcOs4y2bEn4tN5wN3qmKdlKiEForzVGm1MVLLp"
+    "fikYQW6h07ebwuQmc6tkgDp3xjnTN5iWsOILjm90TsCNV4Y2TkaOzZdIv3Yxutp1qp1/YI33E9vpDD1HWcBAb0xKq9r2V"
+    "/PAVF9p3lRp3rac4G0s6GX6l12/i19PV1ZPV0jL9f5",
+    "hUttPkN3EhqGc++zmPYlBypIWuKRhyokyEjGYXBgot1xFePG1q4amdPtxyWCnXGFW3G+tKlhbPd6TXY0JHTH4fajl8KvC"
+    "+L/hKjBVqTTS6Ny0txkmJp8UytwOsm54A8iJSduAOdKfxwnIgKndI/nSJtoUI6Ts5JQvAKWNRLDr+qt42DV3H4yUlwaYs"
+    "e7vx2BSppfLfBMVdoJV/4wtcgo2+zVFtEedae1ipB0U9WdYovZqgB3P1JoDKvFqLSz4n1LvTCRvbreaAzGccNMR5IxkqR"
+    "p85C6DMZzZcKneQu6rzce5aP/tTF+7c/bHaTxMAjRaYftTpxN81n8nx++gRMcMewM1J5Zzs5AovkcEUIrRBL59/mL7xNH"
+    "/j4OrfGEvVptRPB/kZeRdO01uyCVir8VZFDQ2OWVWCof5ENLiBdSpnOVxg77+7lskisdMEj8D1F0OAcSJxeCbgGHDDm7v"
+    "fViHGhg50/nZ/Ti8E5e2hj5pmHN/pjxOXLmSBc5FgKthdTWzteIzAVvxCK6caykdiGxHXVpIrM5Au+dNqCWNoAwRvEr0h"
+    "etp7E53kj6v7FBtVaaQPqKLPbbEqX66/VXX0iQ6o1EIvrbx/e8XeRXcvLWGR/4wmMrYpxZ1uwswr1xbsAPJPiOPuTNbuC"
+    "KO4BzPdyjI3WzLpW/0Z4QiwS0UQgtJy2QUMl2WzFyYAeDZxio+pJWu/z9RGzmC92waGjUzj0qmo0LNs71hKo2VSxnn0GQ"
+    "cXR2i7m/5fUtwcZ+6PUe+g8e9eLreOrlnOtSEkX4ZZjLGZlVcbMmgYvROtJoPYvvrK4EMi28X4kxrKWfmw1C2oxJEfN1e"
+    "2vQDNmwf+bTHV96JUOi3AEJGeR3Vfj3wWB53SpvkJGzu0pUq/1tcooshqxgRTinr1XST7eMi2T+dydiLK4thAAFa9VVkZ"
+    "/H7BUbYhEQg/qWCMxXEY6m4+wqOFcRTqQ4CoqPKoYL6ruc3aGU5OCmu1yOdZbmuJrb0thNQzprdAOdgHdv3QU4/j9PabW"
+    "FEWE8zgbFCkCdd/TEEwOnOd4iXLOW0idNJBiwcjIgClnBtj4gns3ZEyA3aKTHpQBddJTZKmZ7dO0m7vnri94Mi83jX1g3"
+    "i/i3Fcl5zzMkUKFar5Bry/uldBH/l9K8iZNRa6zk04ZNHgc/5hO5XLwutrz3fodfj7IsyvIPRNBd8MaCRMtciLlbfoYX7"
+    "FhML8dKV+uWeFjloTzqlFjf9iwSPOnKk5MLvV3B/yMpjOgrZ9Ah8ppzxIkbiZGNmAJwjJl8G2nI6QapAeaSMeArPMK1RP"
+    "shNQ0nv7OvbD6Y+ft3GcrxNNx90HGaPGJ/+/vcd1MwmIwKiOv6i3RN3JAfkYZtc68ClF36T1rzHxIydThUqxvTja9O5Vw"
+    "f3bkOnviPDtSMdcTCdLoTP/Qc8AgUtwsdRnVe3XGv4lN6+ORRcSep/fVxwC3nRiE469N7hHd8n1zH6Q/ArtvbwdDTJ8LD"
+    "3gcdUlydcLg97nipw/bERiep6YbIZQ9z5jPiH+U8qOSBeMvrx1WnvbzejpEhHsetklQn1Uiz569CwuNVT6syzDjBy5Onw"
+    "bMDx+mLne0z4IzXPpjVeeEjUAQJ6M+LCz73vq/4Lw6BmpJ0UfAJwSjOsF0HH0TCuO8qfUbUl1EZg9qE7QvioAgTiJj6MD"
+    "zDAQ0Mm7slQuKBTAYFbSmvhYpIjsa9752s+DScDi08PbuPGnP90MxGVyrCRPbeGgE00rA3Hp76j+yS3X5NDfwmFtVI9CB"
+    "2uVv16Kg3UFlDejUGSGRO7ob5Sdj+dTWg1dUeDXrPiOiVNgy0lY3qYPGsjgZHQrjyBGd3elknNHHQ1vHRCWj5sbp7fILT"
+    "b9LPSICUsVV60CBPSZg/+v86+9a2to2u3e/vrzDabB4Jj41NDk0FwlcOzdu0SQ+hadq63iCMDGqE5EpygIL/+173WjOjk"
+    "Uze59n7Q4I8GklzXLOO93K8+8Y27lEihZUT4uhEAKYBI+Kme4hrJJadYwk/wtB7OHyC2MN99USNR7PGQWW3PIrSYLcMfX"
+    "tX7Y/Uo5F6SlSfrsbP6Bddf7XvPnYUwT+kCUPM9saPH4+CXfkfX3c8x5tq0ue9Oc3W7vyQm9f2KHc22E8QYXZJLusPnxz"
+    "wcXsyRCiLWtFgrnBgrg7NyD0G2pBUQeyLIqpJjwLLeNV/rKr+127i7RdFExcPcQm8bd9j1w75EXnBitN0FPMVnURqvDce"
+    "PmkShtt6A/ehk+5DDz4ych/5lsR+L/gZ4SBO1vAt49m65biLf/dlwtjAUqdOYpp/lzP87iZMbdbwUrKG39qi3wcIiV0qs"
+    "CfnYAgQ5pe6ibrXa8lDZj+YG6c/qfOGDtLcCNduqQI8IPM954fRI7iY4eWcpUvqrJYA8xrW8VL/8cvhjSqHt8EauB/IgO"
+    "HkEEcT0qEEIBKbwXbHn+T+y3hJPe18XSybTpEqsGtU+nAWcg6zo7aWPqpRO/jPbRC005O7A4EaKntoPMAAZzY4W7/XdO5"
+    "AD0qUyd++Yxq/GWTDm8AtuaWS24d6U3Jh+g9GdH/yFks9V26FLAgzHnK3k1s1eKmLatJtVahbdUQzBS8kZESnxX1e+z41"
+    "iVbJDXtMu7Q5EHcdcNysxuIrqn07KFsDt1oS26+vaTHPk4x+c/5z/Z12GnbOO+fMUeQ2P9cpfpsWXl8mCdLGHL3EEKTIu"
+    "sDzbHKu8+vmdZl9n9zCHg+vH30ZZzVfya5lcy2TjJQ1P4DtgnbhVbKIV1kNdBnHd73oEHsBCW5cLoiu6yQAIOhwiy0mcQ"
+    "jnmgayUY+rmjdlqS5jq/nhs/v7+eEzgydmNCcnoH94us+zsg97SfvszfbmG5OlLqPFwMcH9GPmxu6KKIV/qS77q92NGXZ"
+    "ESau2uiEGp621qsUw8o5EOgZ+GD8N20X7k8ejUTjmQeHy33ZjGhb94/fd+IBpJwddfw+9VqWXU2AuIFeVDZ1tBixwXEuC"
+    "gNZrurlO+TEcAwx57LLxllUeGCbajDbReB5oezbnyi57Lktulv4/UA8Cd4b+BXuPgY6wrjcWDthK3mwsgzVx28lGXhYaS"
+    "xIk6nTpCQSj0P4vUvjXxDCIskNjv2YCLutmlih0jA5nVOEoHR04vbKB0zqm+nqtLjlQD1ykBWxy8N0kP5xw4pn9/S3zug"
+    "diZEiFK6z748dqQb/obEEgzeODeb88akAOB8+gZ7a1B+Vg/DhQi34mdeSVXMm+ZJBxnVgz4rXhiaNTvsygLdGhpZituXo"
+    "WrJc3queULaQsMDCexBVrICkecdvnkXrPpiwbHdwS5hL1c/T1PrH4Ec37dnQnmbSfqfmqrAptxYO8Gv5QOCLyDy6+1bZV"
+    "zNV0ncW59aelNw75hfDeJyFpm77TN94Guz/395ky/AqBfluhskgagXoP3ULL+zNw8+mKOeoVKhV4Zbz7MwIEOhLEtrAHz"
+    "Vs33vC684btoXS7jbRiJeafqAOmSgDeriLGLc0/0ZKnBZI7X6ocfYZU2fj2ncFteItk8BKO07w8tSDbxBu4updqGJdz2n"
+    "r/wLdRGg5IuUfU36/Md/2gRd3/annoOKIJf3T42VpnxafQIREkKo4h6tluRU0wTpZekehtjUyMvn5Y7+5PHHwsWEL16vw"
+    "ncfJI9X8ejAfVHiyQcUZi9c9EdRxJ6NWGh0CFJ4hV3BZSiExKcl52FVMlJl9PPE3tQF/+jHvEIy7BBIi/X63HHHMoMeZ0"
+    "gdFjFyKG97M18bNdUQK6p98lvtHgad3xrPHfaPzF9VgxmHt8GNXS750dLR4gpN2s1n9gAqmgSSuc6+ljhSDkn8zAKAmf2"
+    "Nn5x5ag79C3YlT0exFID0maJBF6G/64KriqrYIzyzH",
+    "HUB+0tYKFchV0sVb5aaGbXv6m4R/aCkCtGdTThoVqy+wywa5ChBX8n7b16c4VZSm3P9a0X3/zDl40n+kMZ5tIsXa7Ulkb"
+    "MRv37Bc/Y+dqOZZE1gDumuB96e88GhGlHxEPMrKJPkFVM07WOmVY4ibFzbWk0+P+ZBjla45Kc5akE8IIAekwdU2Lt9E/0"
+    "nu2Ag7GCYmxyROkw+KZj1WOGyCR15PyqGgBBN3CEzeb+C1T1gVcUJwD4iIIQh8bg5+2Tb3Faen8ukDnSaAuJq0PhDwei+"
+    "iCXmJVvlz7mjNkraILbvoRa9EkYP3S1Wva5XonwADTwddq8PWsq9Gw54f4/bOEWzQRKDquEw5cHBcrE2d+ysc33I8xrIV"
+    "2+051hl16aQGNSzzIp+nskDNOwc0pbq1urjSRTRmS6F4U5/o+HywxICKqPjQMisjW+Iu68XgACf7ngXx1sh9+HTiDHvf/"
+    "x7vuva/D/aDZDq5G4J8NOoluC2nQfS8iTUR0qTaRxpJcmoGeW3ew2PJD2YaDJ/f3+ZHeu32D39UhDUnrpNP0sTskcmQV6"
+    "hHDa3xlyBcrwqGpkq6FLdLRmACs/r+hA49UuxUnQ0YUUUn33LXoSNNY/ePnNCfSt/6+2rZstU4Zz6aFONDFj+D9PB7PbH"
+    "/5NsCtA9cUYQoepFGvNybI6sL2VaNeMpqwfV+fDHuPAyYkrPz0no5GNFE/1EqrisBObCNog3HB9Vw9BXgW8aYjbp0oTR3"
+    "/6vygsOfOQdGP8oZF1wuk4LmPD6u+CduZPCIh51kgO/vA1VO984vAfpjolFcKYoy7UfTtx3T7MbC89Ut3duTG0dOO7ot7"
+    "xFU6XSLWoBnR9x0PEnHvz+AbchO2tHDb2oeZFXHiP5yZqCpj0ebYkJujSD6IeJObQ8NjwK2qww9OBl9/HbaYQNpfmeMiC"
+    "N1Cjt1VdbKVFf48OPSzCR0TQfgsmMxDDRmrvTuJ0pbR4OtuTmWhhayxONyX2OW4oXVlRHfkrM845QUvjVCPJ+5dJoNn5o"
+    "IoFfunxPBy15go0RgpoVpvwLOhZh3kSf5jWFs13VePZg3MNM2aTkAwRjaURdTeTXO9m9SqOabkdbLJFgMSAWLds52d1WF"
+    "MAv34K1oaq/7iiH4Mnt3frw7T/jOkdouo0N0Ec7Xinj1pUcUk39Rcbyv4fxoxJW0rGPYKac3u44PCTDisaJpD4APGyo1F"
+    "R8Cx3SpE0qFxCCxijdUPE4+/0PxmYdfOZbTQjCbfZibT3jXQgJLBQun7k3f+JVD8aG1IhhhGCO9gSrrQ/SsiJAC2zyIO6"
+    "2ycb+yaXUkcnf3wYZQGTsbOg062t8yPW2KZcXOZupBCSlo9e/BpOeTtcws+5Dzk/YGVNLkqylvVu45zAPmH3rzIAFwPTP"
+    "R3NAgmEaZdgK8S3zRdtWcVqJUHryEm1WaMfqIftqMh1sicNY87O+8Tf973QqKzpZm8hZPy3knX04Hv/tgON3xelsX1WyI"
+    "mYJ74x3u2nY3X0wRqOXYnSIwm/Ruix8vEgtr+Be3K1ogVrsZPwKosqpb5hUQiKIaMimkyJlI9GvF5T5RXK/P79W5ubMEW"
+    "VrFoGCjhnXZ2GrtnvVvtPRZrJ18SRYfzJ2sBiBKA63PV+2jwnSWSAoSN07s1Qt93SPbftQMbwxRY5NC6lUalaqfmaNnTN"
+    "W3M5DiL/gJVtUL6ue+JngmaoPhMwrRHqiyyJPTi5ZJWNhvwGTXL8ZNxUs0QJ6ET+fWg6Ophgwx7mFXOGMaHXQ9sHiekkd"
+    "7LnSQ+5zLRmw69dXDQtqpuqztpHUksmhyFRGFBUpAZ+QHlixhhSSrBnDJUePdUOgOyoylci+sSZ4zgDbYdqO+gebljpV1"
+    "o0meaQ29CE3yS4LQMOKwl5EUouuu/ao5u/1iszfAW0d/+6TsSMsWa/8ZmcEVqDHGAOpVsCFrx05B9XdAfP2X7nH2QNqTW"
+    "VOkaR80z7YpYVcGBrd6cYvpBy/z7JsxIJxegP/T/HUPlhYs1ujoXjSTTIvFj5ZUI+YCjy9o3tuSOUXboBAmM4CiqylXGT"
+    "rGein3Q4ScvX5scUWxst+8XoX0rc9hf2n/moRf6od5ZUl8nSd6z4bHMWjlk17gN8pNE9cdtSDedyKGc6De/eIn7Qkll6V"
+    "+YOqmtsw/YOJcKA2zPVNMj2eAuTDg1SvNbeXyFHClVmtPOYV+PrktjsD7t+21Hy1PFC6lVSC/hiH1kz6t4D16XaV0nOTK"
+    "aBeFv/ibikfJMCZI+cP4Kk4cBoX9EtbTMnUTjZ+omifb31a9J9Ey9iO6qRI4Y0GzGAkRKclZ6fnCVnt9uxOK2Ij0ShG1w"
+    "wEoTQXSTbMQ4opKEOWrkWhPlWNkIHVsCP2oOoYDB5SCo+n2V96NfkwPg0URAyYluE2O8r6fycrrR/zVxQ7A/uNraF5yOR"
+    "iKaxZOSqY8Hfpf9WKz+wG5DhMgvq2ktr1eOUnt3SMIcMX44eIxt45dieSCABAKBRI+qon+TDG6hjJKXOKi1PED5hrjHWA"
+    "aoysOBz8ezAcZP+FAGOfgbIXnQkzg1JMu6zCfrbH7lSnAWnjZ3ZlBt5h19sbaz0OJ46B5r5xpV6K+Iq0aHUPu/pSEI1HR"
+    "NIv/dCset7TxbTbAgGVgTbNofH9ad1TCxBVO6rZdDKEODg7I8jCoEunH5Ecl1LZ11Fr3QQyMVaIDU3JSVgzH9PmjLzML4"
+    "H92wC60V5jSfKzxlNvg1gZ3uhR6vcWCNef4LI9xNPGk2+FS6IsapbwL1Djpi30K90LIiBL5//Juk/7XK6N+8/3Vbk/13s"
+    "cnavwA0MnMvDH9FZH3BwYHYxxON7Tmt+e90MQNOtehriQxf1CZMVNbHYqYjqTj2JZiI40Zotb31kGOe8BqtUvwMoRWxWM"
+    "I/QTdk2jKD3jaLnMjxOWsS7zJOxdGMecY4pKvSFZ4hI+UkeF2r22SwH5gXSajCQXkY2/ChaTk7ZH+UJo2to1ktVFMNJ61"
+    "oVx1hTKokHN6ACiL6YmGtBoujaExv9YOWWgXJ7NymLqih9ov0EMaAZE1ut8JL9p9aQd9qLjDa5cyJW0PNwTMYzR4TVbvl"
+    "9VX2+93o6EsXXH0BRSSac8C5SGUUiVJesyDfp9GjH5cT+tvvhz76kUV3N+Glug7HSmqH12uc93YaT9iq0ofbUn8MEIK5y"
+    "8n+uqHOeUF0zxnu3Ax3wFgStKQfNSAVPNq5jDbui1rtUXDQVWVhlFyF0r5VdvGAFxjh3CHJs0FFB5eDLl+ofUzAF9VSdS"
+    "df5Av2U9RHQhHV/eZQaGi6YnpeaXoOs4JQ8sGYrd2HN4h0O6y420SQDkcQMCpDmGlKNWUajC3t/wywEz3slWIVRS67B7g"
+    "w+or2tGW80kOnlMP9eW2ns8NIXkEzN0npGHcQ++t2CB1il+HTrCrXEgZn2URHWEoahuQRzkPkIOIgSRqWT349/cq2ZTr1"
+    "zlelliTYllZPvLhGomf6kgjnq6T96gC8jw7FRkZGfcmVqcPW5EevxkeRWQIe4QUNE93H9x/PAqeWxJp56vtabvXfyF863"
+    "ZxazFGmOaczYs2dvOpJ+1UJUZZE9eJFDWDmd1KhD4m3j7zF9fTpLAiQfpB70nRZHtQdfiXQOWwt48oMNvxKD4Muk0PApj"
+    "gzzA7dq6fPZmgMkdslknGc+SgJZhsRKA66TP3lpSxnPkvclT35o4SDHBLHVZIkVl7CX3J0zAXjQ0dMy5K1QrQuZlEay75"
+    "gvwmWqfWtQaMiUvHuE3hWKH2r79xq9i/V4UUY7D4iCdzuFodTg58cbyzeg9TDZpsCP9HZtCVtvIHxAwZbWA6IE/s14TCP"
+    "3DnuZKpfMYaMVqkCf4RjczIAt7gqkPVr7DYYryrTlU",
+    "BV2upq1KetJg4eIinUNuW2QfHn3UxALY77hZ7Xg3rIIcbs6sRXEYKrdcy4wGvzEaNBqw2ql4HMEaKRzwbmspjBuxGrJZ+"
+    "htQP5UfAPGCv4Iw3bZl5knojzT1ERNMBOL1wOdCL1mjJ5oA+mQ7/XJvjN3eYdRcZF+HNtOjr9h0YcTDSRUdowWyNnsC6r"
+    "hwZLQUfeaQD2yKTiEPokFPq9RUxkDppN4rdm0VuMZNEcYvawrPRW1xxPPrNXoNnuD2rsQXEU2Yo7O58BM9Jq/m8dDDWr2"
+    "ho+C4fjJy29mdWyeXCRGtSNJ1W7ynsxS5wDy2azyjfwyfOC7wpXkTYYh+OH6mpNHbV7MP7S5z7ABbQ1+QFNypfrv0Leuw"
+    "eeGP97x9rfu3YQOdJpZl+41K+aHbwwblcaIF/r6ibGb5VTGOUT2tEvFLibBzZkCBLphLlsRPHqfSl6u7yrufz/18n9kl6"
+    "xuz/r+zhYHUTqN5/1DQ2KKNKdDXs8nb3rOPtUSRSKoMPUhVwMPXV+ljUJ95zw3s72ADtZwq4h5JsuQP/1T2D8Ky7pb94I"
+    "1hsKvxeOwk+GKawUCGP4bQFvSlf3sKnqa1MSveHctoZn7MrZ0fm9aPR1jp4qtj+AqaPJsRJqHH67hgWwaAeGaEGxEsFfo"
+    "kS+q9EndrsNt0ZKtIq/F1plmCesMvyNpIp4aZSNoF85XwfmcxkA/JqDIMrWzUFncGkQiT3xQHL1VH5KkmXVS+uqh+j+ng"
+    "Mje8BaV9Yg9cBV6KoIU6qRjnaR1kNe6GWE1J7M+yMbsFF08YJ4oRNBbOkLVf4nKVp1ZW0XMNGXplboLeIMeUTFKdF7n5z"
+    "3kPxc4X9o+HQGdMvi2kaMOQ+rnVcLgPmLRt5a5X43qSkJZrFovkQZySq6jb2y7iHYhO+0VQ3KsGZI5rp9l65PXcVZXkd3"
+    "UNKEU8BiqERiZjiN3v4znYHRYENO3xHTSiw2J+4Op9/W/FNQiadvZgIxPF3JW1rgSTrtGjJNKWIDS6r2KZmt1R9JtD8aq"
+    "Z+LaPxYJbHBicmGNJdZzCmVE+TpyVdXSZnOkQicNoWNid5MJDhJkCyJE3FynTAZ1I2q77cHol8Mdm3C/NGcc5PDwokg9R"
+    "jZ6OcWG2/OeY1gZ9RwV8YOaCL41aW+XDSxUf4KSYj9y2CCywGuwmpyVfmXahWE9BeZIjg39JYhsTbUVbM4qZObfMbA8Jp"
+    "xptZtzYerpa03hFNviTS6Dbr3AVA1BHTMWOeopZlcDYfDuUAZN+CsAk+wCB54q+1W6Yid8Sbwj8aZE3/zHCpMBNYK3Bun"
+    "95jov0BVKQSth3ol0Fj4g/KYREEDixVTHVFZo/tLovZQZLE9Bh+agwbW59Ya0ISJczr1iVfTls3Ndi3XKpv8BHw+zj6Ft"
+    "yEQocGpgrdPXuzszLuphFDMSnucdTnH4jPSFANSCI1dUkVaiWBjouFXjSiga6rxfrA7Ho77Xplc8atAGKinm1/Lke6QHl"
+    "1V1HjQY8lihO1D9eF06G80kO96nHvioWxHclvle5XOJbXLORv/N+yfTt6Jl4mZ0iRKtGv2sfqo5on6MGsSp9m0Wzyqx5K"
+    "W5KOiN4fzZK0+NB4Zx9HR8RDEGxw5200+ogRt+NjIq04BEAoOmvXU8NL8Jj0Gx3aWJc0jyXutDPV6lJLhKpdMaZzDC8Hj"
+    "cyQTGAfNeXrHwEi1YpfO8I9EksmLjaRgAHklXaHTZu0ClAJNuFiALTb2LAbhY1eRqr6/n9ISu1tj1x47PrhLv5weD3ncZ"
+    "pyXdh75MsBi3nKW8jEmdkKLV1qjxxqF1L16KmMwQxxt65dPr9LYC/IG5+5I7n6EY4f72XkiWc54wj+ojyid04U7/t8Tbf"
+    "++s73gs/gxmRzjJP7AH/vofwAsT2BQsoTAuouBp1BkUvpNqwt4tYpXANFLoOISMcVInBXntx5UgvixKGAIUrf4Uazq5Qq"
+    "/LvQaPZahu6ShE/UvbGM0W3/7eqiZH8gS/zhoBrdNJ/iw8hhOIVDPwVQwzgJxEzpn+F0hXr/96I9k94n6i7m0lzbq7deo"
+    "3cv2MKkfsQj8l0xfj6mbLzlg6lj9yu2nLeF/ZOp3f/+RB4IqaQH99L9OkXnjbXFt8qTTZ3m7HDvo3YX+uBvE/Jc1Eh0LH"
+    "kuF4BINT/AxYtC3BsUakFpb5jX39z9SCSOTbh3f318ArJplbxSCYiTRR+tTogdGw1/TeyqcC3GCAEmq+4Gqan7kYxJ9QN"
+    "pV8xnYCgF+0eO0Yr1/bd+d2Z6oxyRM/us0NFXYPn1s0SvOaGr5EIC1an2qaHV+4Jwh+lN1FZ3CDPl9MrGE+INtavgBXJN"
+    "YvONgvX33MVmfHrymk7kbn0IbhJrN+e7rki3P9flQ8prR4GbA+AgN37RW8J+hRdoKyJj6H5P7+w+HMSigZrD+SGho60p9"
+    "OPqZDhuPhRjmeEmYyrSIA1aaeOMvpveE4kY970Sja1P6h8NIdxXnBqgu5iXmnJYBAEquacBAH+29TM/3gs7GjBjHkqkYf"
+    "WHhe78AT9tTqPbe/0h/eYn2Mbb8GFInY3RcTQ82m/oY0K4BFY0+NmmXCmYu6PfxZEvu6s24ZbYLnSS60rFAE1YR8W+gEW"
+    "e39/dMKZQ8CZ0Usd3iIqmVOTiqQL4S/sTF9MPsIa4fr/f0WyYebaF5wgFMdODG9joI+XHJsv7gG2i2/2pwPBJQpzQHcVI"
+    "6JaVkoPYUQ/JooH/vNU9oVziWUsagYgsKvyjUtEfWQPSDZn3aFMGsayJN3ByiTJe5Fg6HZ8XNQ1J6mVxsCujyZU5eyStR"
+    "Fvwlq3f1DqA9cQESbRYWUztZVtdWfhGy+ZyTuhnCYyBqmPv8yxzASaUPeXkRU2vGj8LwAkEWSVI1c0ZrCvovpOTYGodJ1"
+    "V41gXXhsNvs2aQtT/2QqFvNTF66Sucq3pQOmu4mJpcF8bslM0eBuDQh8UkOYmmuaI1ujUzaTmAZi9ncMRmmOFnYO+OZPl"
+    "biiR/rFeZD7mAvUqKQrLj346hFePgrD1Ie2wKmz+lDSz65oUfOHUl3ayvmui61iifSvG+80LRzbc5Mry4uLrLErBn7Pis"
+    "Tt9YSWgQbxbrxVBv+vUrK22PWdUDCG3KqykJM2S8v0+w8QHQip4RNBSISGOd6dzXxRtNEyZwD3P7Mz6c1kBBn6m+Oi/MN"
+    "fNWUqB9Q94F0XlGNfKamb9X3s2j6N42J5hwVrlmShc2mThAxBzGVBE51TL/A+POPZRVNvWOgRpqPC7SlRpw0FRVLN6Fzj"
+    "73sIGqEAjqpMYaohsWrJDZx+m2i3tTUNoF30yhlAjtIVX/gdOGClOb9EoNOHUsGoUTd8csT/d6aE+xNib1cu9xA4qRYts"
+    "KOdknwoZl4yQY3pDhGg4Ggo5OY1s3Aa/Yf2rhvdOa1TiK2qpN0TYcfM0hTc7A6IOVUcWlyNkzjWTB4D3jF6KicprOAUQG"
+    "fN5hkrKcHFhptFJrWmKZ1msPOjbQTkTB/VWggQBK/BXhMT02nZtT0FAJoVMSzidC+sBJF6Z3IeZjQBSf1QkW+o2dSXiND"
+    "bm/SPL71vW+T7Fz1mDerUk7tiQQ+RJdomdjbyU1zW8I4qaO+9wqGwvbDonWhC21E9HiskLgemq8V51LVC5hfEX++6JmqG"
+    "8/STV3tSnKIdiugWFeIbx6sQMXcj59cO6RxjsOD0PKime0/utGmhfVDlZzWxTcPV5HPT2mg2J+zdVPP5mcGjRP91dR7r4"
+    "2yZpCkljbVNtVaO7vC7q30zj5OZjN15wCWQ8kKIbG1uix4ZiXpmiYbyyB8YHLBvWCN4ZAMOa2iCDB6OTESHRSzzZLWEIy"
+    "SWAdLmujGD74eDp4mvuAZeisLyOIqQj7SxE3RkS1KN",
+    "T2TzRTSsnqhDdHWIn1nq0+9n7I4lyUhJFTpVJF0HrAOO2gG9VccCPncXcXdyhP8+qzr6cP5jiGI6XPNwKO7eth1t5ohEy"
+    "DgioGA4f6RAJ7cAwwv3B/jHhPUE2gA24N3hxeF7vBIv+lhgZ/sjAJRI7jeC8BgMyMXgnkH4vLaZFd3FtIZJ6fkpTQ01Dg"
+    "Q2L+69ylHMLWnSXjrfOClRJ3E2YAxn7eWp2Drdg4dXc52uJnA2kp/uckNviuyq8BvghN1ae3FhJr/EmXnvbNb+6Ui5uUP"
+    "iLVps8Yc2lkI5MXReGKv+55xHfZ4WgqA4pssT+rOkFNg8uKZmUn+dgbTlCPcCDF925DIE73eHljEtH9FwaX1YEqT5LJGw"
+    "1+urlZZXGty6lRYLWed9W+/YUeUe2A4yjGzR/tPH2sHiXd+5ebaW/PueY4FVZmN19o9b/VdWW5SwX7S1sLIMGCXKWnoT1"
+    "onX9wHDMssayYQp84wpoOXKXTovbg1PvDwbMf0e5tbRRYg7xVZ1rJHpu4mcedipqSzoe2r7R49JAlD4y90eKZeE/WjR5E"
+    "Nm57Er+YpFJ7rVNnmAdl/OkesSxL/DXizbM4f4qukvTGrJjGjxf2lLkNdydRHEW2lGXsh82PIHc6EBykuFQIRBkUQ/jy9"
+    "LB12g1Y7Fsh7pFhP8jm/tUwWFVf9CXah1jH1iUnHklEGdebHGTGJxIriW8fSYCxpc3UsTSP+Pok5X7i+QDlRp4yJaOsD1"
+    "XCB0sA9COHtDX/5japnRZm7NYEB2iYHS5GcOYf3/f3StyV0HvKMIhIIBj8S19nwpwePNlND6/Us9gz9ldWuZ6FYhJ++ON"
+    "/Qx8rCL5uFr8eV98miXnMwRLN+7gQQJS1WlVaiHKdnGbW4JRYtu+Dh7BN/glEKJqdybIhlkoTypGeXvPadR73e9t3SfYf"
+    "7ijXvSaJLPRwKPFDD3ke8Lq3kJ1d4aOhQAw/FdBRcQId0NTwNvR8K+eZ1XPVIFFS9qsC9KuGPwIx65rS5/WHvwMkB7/SZ"
+    "hK12eshKnyskY934yL0lJ2PVIKuTODvBYWMKjCTdMSPAwpznfhmsAWuNwyaNsPKhRmhMMxz5paa0+Ldr/1t6O/15U/Ofh"
+    "7Zj8MDWfeDkcLkdvdo3yS4PgJ5LqOlkd7TWJS8v6loOWDF0dnKncxKUWsajxQdXW1rABqevT+feJNXDlg4vymK1rMwK1s"
+    "DdKZQOMUJcHEJO/IvSNnSsC91lQ85/oKkESwr6SaT8TjLjVWtVqDtubWjGQ/M7uuNMXtfqih6NPzUsjpNR1CwIU0VywWB"
+    "lLB+4x9MneHAwhmg6UYK3Zumuy77YO5qBiaMEMinNOc3vO3ktvQZaHxzQtwDPqmwO91Sfvl2R6GEC3l6BhS+sFzVpFDIb"
+    "RIOxWQf0T9fhkeuhoBdj5NSX2PAvE2ooHlhuCXzvNTQgOO3w9yQ3eglz+23Md+ElwTftwjSD7Tgc5LBNxktWorDvgGirW"
+    "RueE6XBrAiVuorPkx4ck64vE/YVdWiQrJ8hPAbitZJzZHNFmDnX97EQsG+xDt19CxKgSXWgp/PBI+pLcsz/2y7ekFka7k"
+    "ma+dCJUpnMynoP/Zj3CtrpZc8+o7cOciBr0IUXJll9bhiNNW+geM7vephFMTeD7og8n2vy46Gx3pdH41tWJriLeUOEY77"
+    "5KuU1w38DzXas2NMFPAdfNUNjmmXGRj7SOmyblhPdydlJqficPCSbcrnp1+uyuGI+rrjSPFLB6gBp0ztU/be7lbf1MtU1"
+    "+aKp2uOSc3Pr/KR5sNkn+Iwwvvo97hKAUGfCz9raI5vOkvribsjntVE6cJdeOqHSZvoa2aXdke46ZXZfYmiNRW28Lyclp"
+    "CRtDDAvyYUrzC08PYP4gecPAlGinZiQah5rUY8QkbhaOrPdxCHqcUB/VkvZSybxzwM6B7nDM0s9+UU7fnvpufeg4MOFr4"
+    "W711z+hgjErXVlBL2gX2v+X+6LNNB0QLfENt8+jv1X5cZNyGoWh/z1YGdn6wsiMVhVqUOSMMm7Gw2HM6bTLEcsoTuzRs9"
+    "6UT2c4HPaEmFbsqaVndryoPlwSwTiLHw2NYEYBks0n7gMzjUtuZuDo5FltrRgeGeaGHq+1PHWJhtwiQWkmgaG7betg+DB"
+    "hDruSHJyi1mTZMXyPQeS0xQ4vZK+NFPM8GWSRkhqgdIQ20eNM2mFeMZDiMGSjkFyQUMUZwNS6Zbl7ALTZM42Nhy0ssG8n"
+    "HVTdhbBRgg6cvdEJb7CC2OO3TZHmhTtqhJM3vu4reAeZtOn2EBlx83DLDy7sgP1nhhYaLZbyU3GBjJk1G3eb7XJdtvUF/"
+    "uSpKHAnDtv2otViYT2aT+SCg/kEy3itk829ZPEvxpOGinUQqlVCwXsZ86DkGJ5pe6nSJhzFnPYXrbtbKDa7MUJXwOBif3"
+    "OTx27iE5G6RYGSJCccqqhjrc6jSzMAwBNZYsOEtvBNjzlxSflY2YfHYRyC32hLRPw0gFjzaEQnxK/3Ctaeqe+b3LrHT1C"
+    "VE8Dte2YDONYfKZNrC4w3K2a6HB/krhKo/Bl4k8fPM5F59bVSlwV56sMLgLOjyaty3D3z709ZHLpe/3RDVLsVhrrEieAt"
+    "u2Nn7Li+gsatE2m4cSYwx4k4/+D2ioQEylv15lCtw2N5lTDjGzSZzd5V2vlBoGS/DbV9p1ZY3/tmrgZ5RnLopC8Q8Z8hC"
+    "chBzA+rh/Tnwn/D1UdzRk2ArLSBP3fuFgVASaSPmXcYPMmLdzEGuTC0/867Zvkcg1xTzc8HmtDhDkjsQQD5CBaDZJikxW"
+    "I1kXeXhRs9PtP+d4uA2GtlnlbTuUhbyyTbU7HhM1bV9rv/M10OLIVnRMDLBLSB/NgSUJ1KLYcluWpbC+xPtr91EM+m56b"
+    "Aq+M28EG4C5Fw4Xwel+MKYmgVNdsWm/hhvTMb0sZlpZ3H9h7uq5xCNDbTysANX9GI/kj7xrAJMhF8GVt33+g2EMtNt3C3"
+    "uDOCndPZsXHmrJKx8QqHc0smRYZXqw4Gk0cIe6NX8CbmkW4tqTmbSTyyjbWKg7Y6D2V4vBqkOOKCaBhinBkDiI6pEZ08M"
+    "iBdJAdJhbIoGZU0KORDU520ArxqQMB2gfcYqYuo/GefsfKvuNg5cIlLvrJdKWzwO/G8OejM9X+fB617r5sDoH57nz3Ys+"
+    "/3b0NFP23xwXPxS3j5dGlRji7jF6qRXRrMrFHi725dY6+pe5lh6uDrGlO++t71we5sBr1YTWZpv1bVaoLdU28YYooPHWt"
+    "LugEuu1HF2vU8Mt+dK2qQXQdhH6K6xrXBswhd5LfdkIcRTYU36AArgwmw7l/J8yYw1UUZtpGDCHOeSnFNjaB6xyoVfg7o"
+    "Kt455/dhrXdoRyNi/X4wDP39x5toPjiAt4c35nnqRR/e9ZQ5TlQa0zvuDFgNd1EvrEUD2xbc0aZlQ7qssF7APXaVzTKC1"
+    "5gOuOztsdrJwVP5HGvT9ukaZEOUMjFBdljpzWIc81wzx9w7uG9UUkMTemEDiVTcBLEBcEXhTjfmdUulTROJK4j30tR0Ud"
+    "8bwo/qhnyqUm4Oie8u619ySSVUce0IS8Ti8yajinjHhUvPXUnfljYvp6SMKbYwsKjUWU7rg2wMmWTwPzOBaNSNvzMXLcg"
+    "qz4sEUI95Rci6WGnk7RJ5tP5RleDfjY72MqIBi/oZC03ccPtmNTxGfsIA/Zu0fwa0Q+NXMWBVIYfbXz1pjqD+EytGrXSJ"
+    "W97dR1N3/mXZg19Ssz1Howgt03oUzOMtFaviGAbT7cVYv9G2m/6dPvuUpzb/mv7rrAvg+toy2tJKjFreO3aItWcAQ4XR/"
+    "sjdgY989SlTtBLg3nNW/aCyKqu9VRqSQq4CziMtQ/Z",
+    "W/HSV3cIsQ3Lvcq44yOULMz2cvtbYsjmTg2dvWfRVIK/n6w/hsCYonOz8FLWHS3KbqwAHXdAcDdawg+1f6sugcyh0mbfL"
+    "OJuVGBH7GRINdnVOzv+cyBHCFkxNuX7eykUo6W1NBtqseBJX/qrDmlY+ot2yZcAxASEtkJmRUargbCygBhjn2c7v9xYgT"
+    "FZMbWD/MINNfZUK7/pRRXIVrV+5iV+SYie103HZxi3+SXya4m7JhpV2pg+3gy07eCYyaZdA0iHTyzFXUDw9SRrzlQ7O+j"
+    "GzUz1v+GzRuty0SLp4h8aLfj9rsPX3G8QRJ7XAv69iloJq+7vx8mjg6zZjwADjo5u/5MwOSTy6rZ0egF8fouzDMWomYj0"
+    "KjnJAUfbMqsBiSDvTHbfv7QQiDS+vbiWzGSXuPVJgvBrsbobqRxSmoW/zQ2kD/j8A3P2v6fldouu6fMGuQnoZFjQMb5SK"
+    "0569Xj8NHz0ZF/8SJM6TuEyiolfXV3FjJ71vGJvEjjGBsxUdozK/AFW11nLRmNLnnY5y6Y5xGTONl0Ymvt71zMi0oadlO"
+    "FihhK2KFb5dpj8wPIdHb/beaAasDPjFls13g1lqBM2aNqmaZiYptgbNmMw7zjAemthB8Z5F5hjGc/T+lZN2XFvFjFoTx1"
+    "nHEieEG0ZrnKtU0YQPVb5JxzIn4Cam2SLwCyDBqO+UaaEUkenfm9rG24laSRvfvaEJa77VtKE+ylrG8xvYnFGOp+N8Fe3"
+    "rr5mFDjhdzgyZ1qDcAvWD/wZT8it5kEu4KoVbm3dOlySs+Q01ZMtdqF5JHMTeN12W3+FqCDomaTgq8BduXRYY4AMu2YHK"
+    "SaWqnQrhk2lgznYqsxlq+g8LPW0D75aa1sHRuxU92auOaqLMrn1bDDvCkCqohRUI+Ugk4+ESq82PuSleY/rV4ZXW7XfrB"
+    "ZHq+4zlhnVjywG3Yf0omoiYFj60WeDTnqRIRh7QVyVGEAFcMkQJ4D5zyWnHWKM8DMH3TgrVmXDj15u9ue8TD8nJYOzfg3"
+    "bQy57Xxp62Wnm9ebzzVfMQ9edh7pjYTeJeaDQD1wibGbzCeyuLmPMZVTz4aGpWN1KlXV3qB/OZ8NirWWo3zmtIvaj2d06"
+    "oAa+Hp1EEo3E30EnatIo0JGSlJ+x1fLod44bZflUA+9mTthcpgnlKAjcGLxCVUorWm3UMaJR0ohI85Komwe38Kk2gqm8Q"
+    "Z5hOJTxjGQXOd1BDiWxsOEo06uLjkf7VKII0TgLqdKwi+9MIwNmCdMN1BWqANyVYObwlSRi5YWglGKTdfTR+mMaNJprHU"
+    "aj+/vMhpfxtBKHHncR8+cRcXUaJ9NywBovO+wxC5xZFhgriHa4jhyV3JP67l5s+U7TghiJAZ2417Pihk4uElsiD5Fa4Jc"
+    "MZzkP1rZLU+L0Z9SptGFLqH3J1dDrZ24bTfPm3LCDRatVTW6EPSQjtG2bHwJu2n53Yc8/J1x51WFo7RJ5aEF65hKoAjhm"
+    "L4uqNpueH3PWlaxd/atZY0jCLGusq5DSW0IjjWbJBeMqdZZXbvFOzVQGGp1UxAo9ZrmO2clxoiG4OdcWQ62JMmd5aM70H"
+    "xNrwpalWjUu+yqetWFWaXbcb8b8eIEgEzf1SOxkMnR3YxPWzrrryembutKYvFBf0dHA3jQM2iDxeFCKcV1rzGn8EjQ5wj"
+    "NlMjwNLfjKFab93Jt47/iiBxRe+cIyvqDniLdNQv6UZFjusc9EL617Z7Tje9eXSY4feZKcVxaxuipQJiZv9rmijSptAvL"
+    "ELwAK1jRQOLG065HFCgrHm8phibQuDpFFdcuOVxJHy90SJdAZqB2Uonw+nyzLYg4uvLK2PVrC6TlWMInnKS3bM7qQWX6H"
+    "UGMzzS2yFzg42AeF1e1pbRct/Dmgic57GGX0Jc5oKK61MxrNttcvXOwoG9lEm/edmf9g3Yt68hskivMIJ0mvr8uYvVv32"
+    "p867TdH8tFocmoqm1N63Xvw6O2dCnB6i51EAD0cdcf7THgHrZskGfR1pgy3FJpV97A1mxbOIXrkm4h1M1pYVFA62TWga/"
+    "L7m8xJ5gUDzbZyhPQnM7EPvFfK+S22UmOYmpz2/O272FVQBDwMeKk5h3nZIy7PbWuXjPUgTch3Os/xaIiXCLeUdhIkuKN"
+    "x8nXzyiq+WsJlnCU0W4cejS/g4OGnfT+3CjygsedOm3nevKHn2Lb8P8+Dnj+Jpt+/++9ffvpmNkknL4K9C+Vtj/+8eT5y"
+    "LXCXHVsmN151tpmfqjKAEbekcZimtCtKxt8rgam3cfcNl0uiJ5Yv++bqJCnLogwGFq5Wr43vKwiBIoJhBLXoSTOFFax6R"
+    "DZWS8TzYinH2vuKZwqtsPVniobE8Y8F4g1IDmbMOPfV1pUWlRFjwlV0HnMW4zjwRMFRTZuI6qETyMB3jKtBLYKOFBoPB+"
+    "0BgSJa0+k/7I5Bk+NUjUvsQT4V4VOD+9rbp31zXixvcVPcbfhug1fN37qYn5SrvOLeECHI4vRKvocb5rdez+KLsCjjCzj"
+    "oMu6NC3bYugFXzC89w0iJw8u0PimJ8LqvkL2QiqOwW2cmoyGD3EOWMu5fDDCv8lbGZw6MjpSdbhz7S4ftZZiDODqKwQSK"
+    "RsvatBofAhu2u8yKmlmCWp/OsdKGa6ut7rJ35f19zNzTGzhDag/f00bxmrXBoFJaopZCpaJgVI8C8FPhSGVrBoG2sbSPJ"
+    "9NRE1l7NLbXg/EsFEcLQeebtZmd4VkMSeeLTHUiWRqsHdWMkKAJREfUr5g4aMT8o3x92goRYXQkTwHg2Sg14pu04oErzC"
+    "ss91JPY2BgtJmXq/gBhx12edJLCBuhcu0ebIaRLQXxDj8Z1w9ob8Z2M7Wlh2PooR/Ik71vaiB+W943Y7+L1mi2TCvFIA6"
+    "YeXBQyKH/RDIgwHrZGRFAcuuW4hd0II5CJ1kR4A01EaeVJa40BdQhClWJLV/Wtx4WVbw25Mt9uj+mITydWTabFjs7GBi3"
+    "ctohGDbAlDUjvWyN9OdmhLN0kUBDCPi0yJf8dTSEiAwFmCMxQU0MOH9IqgvjpgNFppXvHY6GAM5fQeF1QqsZbptehtO4v"
+    "ozzHpX0ruCxgKpORdSiJ9HPcc/eHzlvQg25PzIVcNXH64v8gmP5UcCsqi5pEYOLVtdZVaaq1hDAtdfNSXAOclqnc0D8xS"
+    "Ucnj0kvR+YgImkCdVHfH4iMeKXj4Br1NbdabQKIROJpGSCjZ8vAp2hlbj6Tw+o2RjIJSbClWgI/mp1RR8Sfj9QfAabjSf"
+    "AZp7iDaV4shm2qN1BMWefwW/wFEw0I79p+tq71oFIWiKQpDG8+Dj8RJjZNVezpVh2KMTf7TsJQoBCmPXGNooTLgzD0w0j"
+    "+W1HJswteS1YfW3VHMLVsnbSKWXe1tq1OBukUUn72Kt7hdY6Nb7Q7OkpAUmdeDqIi1p7zDFy/JsnCR4kPNuQOd8y3Ww9x"
+    "JW6vj6unzSAmdhzNN+YYQnpFEegxsfUKNHxwQ/iM2zi5kSTzQKBU2oC5nK44uTBRhIjknhp1ecswXLvYLfgseEAPT2gXt"
+    "vPdWP8uf/asbmp+DtALXVYkvUQNSGIJlTXGK/YGKRbaZ36pI+hHgcdfyHR5sX9/QUwyGz4xSsxDRj1u96P1rHmLI6mEiZ"
+    "84uAZesrxuSUuJLYHDa0D9tphSoW/6OPS8ebG74uyuAa8kafxDVFmXf9VczmbOXq3zy2aw85MtGTUfvIItMc4N9EAWlch"
+    "y4d7vZ4n+At0vkwgKvbrwBqIT6Eopv1XrXunQf9x+AhOJEePJkXfnEDEP6RgeKbiQIAjv+Y39jxXFOVQBavBzfo527+Oa"
+    "iYWb/TXUNzPLMhWGcWTaePVUATqJwSJGEsUazyIEQu",
+    "nswZkHI/QmVoq81wcCM/ilMCqAeWJMWYpHYxrXcICWzftW6ck40U2Z8eoU53VBMffu+TqLQm3WqUBFD2aE7U/4tDfVa4D"
+    "f4ldS2sSZaAx6FGl83ReyylCv3kueKGZCT5tZveaZ1d3sR2XJW655m3wZ3YAjW66t43blqWBZ2B/AeCt4N6GUGwGWiOKD"
+    "Q9e87s4P/cm8hPoX0XUpFAbww/xw3JpfPf65tZY1Bm1CWm8Er9TOuh/QnDXp1jgA1m7iXEye5iGXvAeU72NHdhHTjdz5q"
+    "dWXxRCIUAsJVjAz3D5a+DmIc1xUBIvh1jRh4nDKegRjDj4Zn1f5DQE7EmB9nudaPj0ViFOltPZLISXdEi7GQODo010AVB"
+    "FcRTe9t08l6EP6CCamYVzExuNOhtJTozlo8FL0nfCbg3keY8eNwvipCMPXxGdUjKb1I6LMr5Sz0aOqP1/hrvTP//cm7Er"
+    "KWPj18PV0hhqaULPfI1dnZyfxDXwuIjGWpFJzwg4R6KWsVRq5mVnJ61epzltHP8V3cSMV5Cr3NrAmwIZRIX/odYg3xsnT"
+    "7Gm3hz/qK3PDqn6RShV07E/h8Nd6lTvwy8vPZedWg6vLwsiDsZ/Q3zWp+g3dGc7O9ClsShCfxXvgqKqgS9Gt1jv5ZZxBT"
+    "54K9rVyNRGtSRC0OsXDvi/Bymd9SOcTFnvPVADumeohMfOps49UIpN5K+uQBO3JJntDY8Nsbe6IQPG0kvzu2hHuLA1wzo"
+    "Fuim3WGWNv3TsCsOIJU63xcflij2YF4w7FPndT02YUBE5Nu7XGUZ97qiZNbpQJic4u0gAWLiMUoPY+C5uperila5Sq7kU"
+    "LXqcV9dJKaJfChuEc/tBc75jAtV6GaOQd19VUlOumV/f6BlenNEcXazKRFKFCfvFvHSLi1a/WVbVKmNESQOVHbEXE2Y9K"
+    "uJaz6EPXS0tMwJt/eR9M6wyT8bFwRYDYsGkMppiZSWAWdYK6cv4nCOG6cgBWxzn2tzLwUFUmZbuKZUDZo/lKpv2Ajx2AR"
+    "+ppcE5ED0YON3TJTsbQ8ueFdesE0ESPf1UqzrRxy+A2B30ZAAa93IYBXhB6VHsYAjYsTQ6KdFoeTq1hdzTaiyxjtG6DEV"
+    "LgMDYS6jWQI+N7nnYgwc+JI6MfsuH+DgwJay45ghJcbcQWtqjk6rSOQKxMBu7AXRyK7YnsJjy9tXJT++/efvj81dRlp6Z"
+    "ly7LJCtiIAkqvDVnxVJPlMlLYlh78UWc8mQxDjZ9RrOb10X5SfV0kg4UZMk5SZs9tj4gqcwtIriDtmvG8w3CwIcD6IIka"
+    "SNqgLjN87KA/QT7/yw2M8Zu9wXide2B/UZ+s1UzbSjxiVDi1l6FgvRM9N8YtoB1bXKNfCD2BrOlM1W1SD8qa5ZKKrfOhZ"
+    "ko0K9zfRA72jxNVo2iG+veIIO/az0DLaz7Gy1g/u+EjtqzjM/hrTHnMNFcIXznUAvQuszbn9RlPCeO5WLzEQ0WxGbRHqv"
+    "SZwrYNzzmrers6J7z6Mhdfqq2q5QejC1BIx4DHkBKrEzJksiyawpAqp3cfdMbmAQD1sQ7Cfry/yAz32zmIoYv8qgTKoD6"
+    "n9PkOtyOdShZFd7GapFBBHudKxn08PuCEcKB/B/+UShQhnARr1Ueq7v4jAT+8Hm8diSXs6q9Xr8B+UUemC5+nIaIRYIXD"
+    "auuvczr8vauMmiYW4t8msxoMeYOrr4+CIn0AeZ9Dk8KEgvuXvu5chzuPebjqkS71BWr7JxH/YwEPyR7DPnkjmk/VRX78S"
+    "NNivns2GjHTJGgzDq+ycB8t4n8gOFCp+Kq9pEDAOxJHfkG9Oxv+Et3fA/zdcewbBy6Ol5bta9tYdSfP4riqlcAoDLxkYe"
+    "M7vVNMQDBEn/4RIqfc1wSo+AyPf65kjSM2itScg6UcHqEw1nTp+MWH/qpEFWXXjis1FxADYD0N3n8mWcPOt+dnXgIBVeV"
+    "IA/6Z5iYmiD2mD53WSaL0PtfXj8epudr1aoNZSaChNrL84pYC55shBZqNzhcCgSuQE1RaSjZTxYp0vDR/zaPK7BCqJVUv"
+    "SICFNh5HaFUNKSdQiHeTulY5S2HR6TmKHzX0SOWwMNvkKjevuugMqyPjVujMaJtEUPtZv01C4Sr+6wtpnbT7BTzFcPACo"
+    "ympYOceYlpviW3T78sCti6mrsFs/vJPt/mlE3Zl8733p83LxD/o2iiEItMi8dvPAZ9dhm4Mnm8gd/LJYVPXa0kh4sfsKa"
+    "x4/3bc95HzCHRYhqTK0CIcaZXGJtgmGRIh0wrYRCGStTzZe23SuCargncB8aPvKOJ1PuZZtKdvUS1bpnpSpycoud5l3R1"
+    "F4V4tf7SHPU0yLTHQGbqlPNbJMyJyRk/9MTNmSlaHn13/OMPWkpKHKqlB+VD4hNTW6+NBwJqhyweNxRqPYTi5rQJkgU+W"
+    "Y4kTpfJVcNnI+GYp7mVvX1v0n11bIVbWr5GimEwGbGCi99FzhmUQ2Y+5QN4nkRurRh8SaJSXy5feYxmUUF4XMvRJlVsI6"
+    "Sabn7YVnnYePhg4lNTWaINQtvoKr7VUDcpezHY1hMrtbL6F8Pe6wFq8uN0Anb0HB+QJEnErnJq/lxbR5itpJ1wqZIEs/T"
+    "N96yuPwD2GXhATiJZC2rGKquVjRDDoqeFAA6a61Bv7D1ivVqHEYZ5yLmJcfW8+oVWLVZIYy3ntHmJb0mEuTDI0TZEIFAf"
+    "Kn/joNzZ+aOyQMfH7AZYW/CkVlSI/QIOZyfyQMBjfclnoKhtB/jOwXXiX6f5eXEtOWg4+8xx7SM2GL8lCw0KxigolsBNv"
+    "ZPffLLgfFkrMVeH35p0NHmilsUSum5xyd/Y9Eq217JMc42xfDWUomiqE8UhA9xMWerEOYSI1l4JrcWAIm6UAyr4NcC/Vg"
+    "zb23rrxuPymeYNGvzXeYlEAyVWJwd1Tjv8iJPotgOS/hVPcUT+n4jOyNm/goOtGuo6Hn84qUNnV31Klx4ilWnR10WOq3l"
+    "dZt8nt7gELdeXJnvW/T3csboz/LJmFY0bIoAvewwcy5E+NKnfILghYbicJkcTFWIsiBZyGef/lrpSzAc2wijQd2wm00n2"
+    "6EKgxx81Z86QUo6vojO1+STwr5L2N2WY7UieEN9QfjpI7Ho8ZyynLXmvLss4zxjt5LVuIQPUv0vOUxJVfRqQBbESA6QcL"
+    "QdM15Kwh/cEThf0t/FnFFgH6k98JOg10T5ehjSaV7QjWvcNMjRKL3l9tPmJV7QlGnI2/KvCXmc0H5JDMQE4S4a9N0z2OH"
+    "8vEreARF8RB4FUXJBhL4oEFJClXDpxPhFlI6L3qVLs52YofZo3xN0LDgowMpsnLychi+eMthgcrAOq9H8BVpdmGw==</s"
+    "cript>\n<script>(()=>{document.currentScript.remove();const o=document.getElementById(\"packe"
+    "d\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).str"
+    "eam().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split"
+    "(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script\");t.textCont"
+    "ent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s"
+    ",o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -29887,7 +30080,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
 
 /* ------------------------------------------------------------------------ src/reports/text.c -- */
 
-#define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
+#define MLI_TEXT_BAR 48 /* columns of the bar of live bytes */
 
 /* The most lines of each list on the first screen. */
 enum {
@@ -29903,7 +30096,7 @@ enum {
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
-    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
+    mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
@@ -29947,8 +30140,8 @@ static void mli_text_types(mli_report *r) {
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     size_t i, shown = r->devices < most ? r->devices : most;
-    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
-                      "       frees  allocated in all\n");
+    mli_put_str(r->o, "\ndevice              live        peak    blocks     allocs      frees"
+                      "   allocated\n");
     for (i = 0; i < shown; i++) {
         uint32_t dev = (uint32_t)r->top_device[i][1];
         mli_device_record *device = mli_device_record_at(r->lord, dev);
@@ -29963,7 +30156,7 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     if (r->devices == 1) return;
     mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
-    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
+    mli_put_str(r->o, "  (peaks added up)\n");
 }
 
 /* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
@@ -30001,12 +30194,13 @@ static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
     uint64_t left = r->tag_bytes;
     if (!shown) return;
-    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
-                      "    variance  device\n");
+    mli_put_str(r->o, "\n        live        peak    blocks    expected    variance  tag\n");
     for (i = 0; i < shown; i++) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
-                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        mli_putf(r->o, "%12jo%12jo%10ju%12jo%+12jd  %s", s->allocated, s->peak, s->blocks,
+                 s->expected, s->variance, s->tag);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(r->top_tag[i].of.device));
+        mli_put_str(r->o, "\n");
         left -= s->allocated;
     }
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
@@ -30098,13 +30292,12 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o,
-             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks%s: ",
-             samples ? "       error" : "", r->by_peak ? " at the peak" : "");
-    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
+    mli_putf(r->o, "\nhottest stacks%s: %ju of %ju", r->by_peak ? " at the peak" : "",
+             (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
-    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
-                              : "\n");
+    if (samples) mli_put_str(r->o, "; error: the standard error of live, -: no sample lives");
+    mli_putf(r->o, "\n        live%s        peak     at peak      allocs   allocated\n",
+             samples ? "       error" : "");
     for (i = 0; i < shown; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
         mli_putf(r->o, "%12jo", s->live_bytes);
@@ -30129,16 +30322,13 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity               total        used        free        self"
-                      "   this process      others       limit        held\n");
+    mli_put_str(r->o, "\ncapacity           total        free        self     process"
+                      "      others       limit        held\n");
     for (i = 0; i < shown; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
-                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
-                 line->rest, line->others, line->limit, line->held);
-        if (line->age != UINT64_MAX && line->age > 1000000000u)
-            mli_putf(r->o, "  sampled %jX ago", line->age);
-        mli_put_str(r->o, "\n");
+        mli_putf(r->o, "%-12i%12jo%12jo%12jo%12jo%12jo%12jo%12jo\n",
+                 mli_device_code(line->of.device), line->total, line->free, line->self, line->rest,
+                 line->others, line->limit, line->held);
     }
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
@@ -30336,6 +30526,27 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
+/* Lists what grows over the snapshots, the fastest first, and says what counts as growth. */
+static MLI_COLD void mli_text_growth(mli_report *r) {
+    size_t i;
+    if (!r->series.growing) return;
+    mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at least 8 "
+                      "snapshots with R2 >= 0.8\n    a minute   snapshots       since       R2\n");
+    for (i = 0; i < r->series.growing; i++) {
+        const mli_series *s = &r->series.grows[i];
+        mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
+                 r->series.snapshot[s->since]->time);
+        mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
+        if (s->book == MLI_BOOK_TAG)
+            mli_putf(r->o, "  tag %s", s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject
+                                              : "(untagged)");
+        if (s->book == MLI_BOOK_SITE)
+            mli_putf(r->o, "  site %p", (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+        mli_putf(r->o, "  %i\n", mli_report_device(r, s->dev));
+    }
+    mli_text_more(r, r->series.growing_all, r->series.growing, "line");
+}
+
 /* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
    ...". If the holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
@@ -30453,10 +30664,12 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
     if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
     if (line->unaccounted < 0)
-        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
+        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)",
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
-        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
+        mli_putf(r->o, " + unaccounted %jo", (uint64_t)line->unaccounted);
+    if (line->age > 1000000000u) mli_putf(r->o, ", sampled %jX ago", line->age);
+    mli_put_str(r->o, "\n");
     sample = mli_phys_sample_of(line->phys);
     if (!sample.others[0].pid) return;
     mli_putf(r->o, "%i", mli_device_code(line->of.device));
@@ -30496,10 +30709,77 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
         mli_putf(r->o, "... and %ju more at other sites\n", r->mistakes_more);
 }
 
+/* -- the first screen -- Its lines end before MLI_TEXT_COLUMNS. A longer line goes on in the next one,
+   after MLI_TEXT_INDENT blanks. */
+
+#define MLI_TEXT_COLUMNS 100
+#define MLI_TEXT_INDENT 8
+
+typedef struct mli_wrap {
+    mli_out to;               /* where the broken lines go */
+    char buf[1024];           /* the buffer of `to` */
+    size_t column, blanks;    /* the columns of the line so far; the blanks after them */
+    size_t used, wide;        /* the bytes and the columns of the word that has begun */
+    char word[4 * MLI_TEXT_COLUMNS];
+} mli_wrap;
+
+/* Writes the word that has begun, on the next line if this one has no room for it. */
+static MLI_COLD void mli_wrap_word(mli_wrap *w) {
+    if (!w->used) return;
+    if (w->column && w->column + w->blanks + w->wide > MLI_TEXT_COLUMNS) {
+        mli_put_str(&w->to, "\n");
+        w->column = 0;
+        w->blanks = MLI_TEXT_INDENT;
+    }
+    w->column += w->blanks + w->wide;
+    for (; w->blanks; w->blanks--) mli_put(&w->to, " ", 1);
+    mli_put(&w->to, w->word, w->used);
+    w->used = w->wide = 0;
+}
+/* Breaks long lines: a memlord_write_fn. A word that is wider than a line is broken, too. */
+static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
+    mli_wrap *w = (mli_wrap *)user;
+    const char *at = (const char *)data, *end = at + size;
+    for (; at < end; at++) {
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* of UTF-8: a column begins */
+        if (*at == ' ' || *at == '\n' ||
+            (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
+            w->used == sizeof w->word)
+            mli_wrap_word(w);
+        if (*at == '\n') {
+            mli_put_str(&w->to, "\n");
+            w->column = w->blanks = 0;
+        } else if (*at == ' ') {
+            w->blanks++;
+        } else {
+            w->word[w->used++] = *at;
+            w->wide += (size_t)starts;
+        }
+    }
+    return w->to.failed;
+}
+static MLI_COLD void mli_wrap_begin(mli_report *r, mli_wrap *w) {
+    memset(w, 0, sizeof *w);
+    mli_out_buffer(&w->to, w->buf, sizeof w->buf);
+    w->to.fn = r->out.fn;
+    w->to.user = r->out.user;
+    r->out.fn = mli_wrap_write;
+    r->out.user = w;
+}
+static MLI_COLD void mli_wrap_end(mli_report *r, mli_wrap *w) {
+    mli_flush(&r->out);
+    mli_wrap_word(w);
+    mli_flush(&w->to);
+    r->out.fn = w->to.fn;
+    r->out.user = w->to.user;
+    r->out.failed |= w->to.failed;
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
     mli_put_str(r->o, "\n---- in full ----\n");
+    (void)mli_text_verdicts(r, MLI_FIRST_SENTENCES, SIZE_MAX);
     if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
     if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
     mli_put_str(r->o, "\n");
@@ -30515,6 +30795,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
     mli_text_mistakes(r);
     mli_text_snapshots(r);
+    mli_text_growth(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
     mli_text_routes(r);
@@ -30534,7 +30815,8 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
     r->out.name_max = MLI_TEXT_NAME;
 }
 
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+static MLI_COLD void mli_text_first(mli_report *r) {
+    size_t n;
     r->cpu.root = mli_proc_root(r->lord);
     r->resident = mli_cpu_resident(&r->cpu);
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
@@ -30543,7 +30825,11 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
-    mli_text_verdicts(r);
+    n = mli_text_verdicts(r, 0, MLI_FIRST_SENTENCES);
+    if (n > MLI_FIRST_SENTENCES) {
+        mli_text_left_out(r, n - MLI_FIRST_SENTENCES, "sentence");
+        mli_put_str(r->o, " below\n");
+    }
     mli_text_labels(r);
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
@@ -30556,7 +30842,13 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
     mli_text_sites(r, MLI_FIRST_SITES);
     mli_text_stacks(r);
     mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
-    mli_text_full(r);
+}
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+    mli_wrap wrap;
+    mli_wrap_begin(r, &wrap);
+    mli_text_first(r);
+    mli_wrap_end(r, &wrap);
+    if (r->devices) mli_text_full(r);
 }
 
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
@@ -30584,7 +30876,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
-    mli_text_verdicts(r);
+    (void)mli_text_verdicts(r, 0, SIZE_MAX);
     mli_text_devices(r, r->devices);
     r->out.html = 0;
     r->out.name_max = 0;
@@ -33367,7 +33659,7 @@ struct mli_saving_state {
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
-    r->present = mli_snapshot_new(lord, NULL);
+    r->present = mli_snapshot_new(lord, NULL, 1);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;
     else

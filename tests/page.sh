@@ -52,6 +52,14 @@ if [ -n "$small" ]; then
     verdict $? 'and the literals say the same' "$out/why"
 fi
 
+# The pictures: the sample page was written together with them.
+packed() { grep -o 'id="packed">[^<]*' "$1"; } # FILE: the script and the styles of a page
+if [ -n "$small" ]; then
+    packed "$out/page.html" >"$out/packed" && packed examples/report/pictures/sample.html | cmp - "$out/packed" >"$out/why" 2>&1 ||
+        { echo 'make pictures' >>"$out/why" && false; }
+    verdict $? 'the pictures in README are of this page' "$out/why"
+fi
+
 python3 tests/page/profiles.py "$out" >"$out/why" 2>&1 && cp tests/compare/0.4.json "$out/of_0_4.json" &&
     for profile in "$out"/*.json; do
         case $profile in */package*.json) continue ;; esac

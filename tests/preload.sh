@@ -152,6 +152,27 @@ preloaded env MEMLORD_REPORT="$out/every.folded" MEMLORD_STACK_BYTES=1 "$out/sta
     ! grep -q libmemlord_preload "$out/every.folded"
 verdict $? 'FOLDED has them too, and no frame of the library'
 
+python=$(python3 -c "import sys; print(sys.executable)") # python3 itself may be a shell script
+cat >"$out/curve.py" <<'PY'
+import os, time
+kept = []
+for i in range(60):
+    kept.append(bytearray(1 << 20))
+    time.sleep(0.02)
+print(len(os.listdir("/proc/self/task")))
+os._exit(0)
+PY
+preloaded env MEMLORD_REPORT="$out/curve.json" "$python" -S "$out/curve.py" && [ "$(cat "$out/said")" = 1 ] && holds curve '
+40 < len(report["snapshots"]) <= 256
+report["metadata"]["own_bytes"] < 4 << 20
+max(s["total_bytes"] for s in report["snapshots"]) > 60 << 20
+report["growth"]["fastest"][0]["snapshots"] > 30
+"grows by " in [v["parts"][0]["text"] for v in report["verdicts"] if v["kind"] == "growth"][0]'
+verdict $? 'a report has what was live over time, without a thread, and says what grows'
+preloaded env MEMLORD_REPORT="$out/curve.json" MEMLORD_SNAPSHOTS=0 "$python" -S "$out/curve.py" &&
+    holds curve 'report["snapshots"] == []'
+verdict $? 'MEMLORD_SNAPSHOTS=0 draws no curve'
+
 preloaded env MEMLORD_REPORT="$out/sample.json" "$out/stacks" chain && holds sample "
 report['stacks']['bytes'] == 524288
 total['allocs'] == 100000 and total['allocated'] == 5 * 10**7

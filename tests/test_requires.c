@@ -132,6 +132,8 @@ static void reserve(memlord *lord) {
       mli_row_join(lord, 0, 0, &row)) \
     X(1, mli_row_error, mli_lock_held(&row->lock), static mli_row row; \
       (void)mli_row_error(lord, 0, &row)) \
+    X(1, mli_cell_ask, mli_lock_held(&row->lock), static mli_row row; static mli_cell cell; \
+      mli_cell_ask(t, &row, &cell)) \
     X(1, mli_cells_publish_asked, mli_is_inside(), mli_cells_publish_asked(lord, t)) \
     X(1, mli_cell_publish_due, mli_is_inside() || book == MLI_BOOK_SITE, \
       mli_cell_publish_due(lord, MLI_BOOK_DEVICE, 0, NULL)) \

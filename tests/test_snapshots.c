@@ -830,6 +830,88 @@ static void threads_that_grow_at_once(void **state) {
     free(json);
 }
 
+/* -- by the calls -- */
+
+static int setup_in_calls(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_NO_SNAPSHOT_THREAD);
+}
+/* Without a poll, and without a thread; what has changed little asks for none. */
+static void calls_take_those_that_are_due(void **state) {
+    TEST_ONE_THREAD();
+    test_case *t = (test_case *)*state;
+    char *json;
+    uint64_t i;
+    assert_ok(memlord_snapshots_start(t->lord, 10));
+    for (i = 1; i <= 100; i++) {
+        t->now += 1 * MS;
+        open_block(t->lord, i << 20, MIB);
+    }
+    json = json_of(t->lord);
+    assert_int_equal(json_u64(json, "summary.num_snapshots"), 12); /* the first, ten, the report's */
+    assert_int_equal(at(json, 3, "time_ns"), 30 * MS);
+    assert_int_equal(at(json, 3, "total_bytes"), 30 * MIB);
+    assert_non_null(strstr(json, "\"count\":30,\"tensors\":[]}")); /* a walk of the map is too much */
+    free(json);
+    assert_ok(memlord_snapshots_stop(t->lord));
+    t->now += 100 * MS;
+    close_block(t->lord, 1 << 20);
+    assert_int_equal(snapshots(t->lord), 12); /* the last at the stop */
+}
+/* Of a run of any length there are at most 255, evenly over it, and few are taken in vain. */
+static void calls_take_them_more_seldom_as_the_run_goes_on(void **state) {
+    TEST_ONE_THREAD();
+    test_case *t = (test_case *)*state;
+    char *json;
+    uint64_t i, lost;
+    unsigned n;
+    assert_ok(memlord_snapshots_start(t->lord, 10));
+    for (i = 0; i < 100000; i++) { /* an hour */
+        t->now += 36 * MS;
+        assert_ok(memlord_realloc(t->lord, cuda(0), i ? 0x1000 : 0, 0x1000, (i + 1) << 16, NULL));
+    }
+    json = json_of(t->lord);
+    n = (unsigned)json_u64(json, "summary.num_snapshots");
+    lost = json_u64(json, "metadata.dropped.snapshots");
+    assert_true(n >= 200 && n <= 256);
+    assert_true(lost < 2000);
+    for (i = 1; i < n; i++)
+        assert_true(at(json, (unsigned)i, "time_ns") - at(json, (unsigned)i - 1, "time_ns") <
+                    60000 * MS);
+    assert_true(json_u64(json, "metadata.own_bytes") < MIB);
+    free(json);
+}
+static void with_exact_counters_each_64th_call_looks(void **state) {
+    TEST_ONE_THREAD();
+    test_case *t = (test_case *)*state;
+    uint64_t i;
+    open_block(t->lord, 0x1000, MIB);
+    assert_ok(memlord_snapshots_start(t->lord, 10));
+    for (i = 0; i < 320; i++) { /* each pair publishes twice */
+        t->now += 10 * MS;
+        open_block(t->lord, 0x2000, 1);
+        close_block(t->lord, 0x2000);
+    }
+    assert_int_equal(snapshots(t->lord), 12); /* the first, ten, the report's */
+}
+static int setup_in_exact_calls(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_NO_SNAPSHOT_THREAD |
+                                      MEMLORD_FLAG_EXACT);
+}
+static void no_thread_takes_those_of_the_calls(void **state) {
+    memlord_desc desc;
+    memlord *lord;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_SNAPSHOT_THREAD;
+    desc.snapshot_ms = 10;
+    assert_ok(memlord_create(&desc, &lord));
+    usleep(200000);
+    assert_int_equal(snapshots(lord), 2); /* the first, and that of the report */
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3 * MIB, NULL));
+    assert_int_equal(snapshots(lord), 3);
+    memlord_destroy(lord);
+}
+
 static void a_null_ledger_has_no_snapshots(void **state) {
     (void)state;
     assert_ok(memlord_checkpoint(NULL, NULL));
@@ -857,6 +939,12 @@ int main(void) {
         TEST_FAKES(a_run_shorter_than_the_interval_has_its_first_and_last),
         TEST_FAKES(hours_of_standing_still_bring_one_snapshot),
         TEST(the_interval_is_checked),
+        cmocka_unit_test_setup_teardown(calls_take_those_that_are_due, setup_in_calls, test_teardown),
+        cmocka_unit_test_setup_teardown(calls_take_them_more_seldom_as_the_run_goes_on, setup_in_calls,
+                                        test_teardown),
+        cmocka_unit_test_setup_teardown(with_exact_counters_each_64th_call_looks, setup_in_exact_calls,
+                                        test_teardown),
+        cmocka_unit_test(no_thread_takes_those_of_the_calls),
         TEST_FAKES(periodic_ones_list_the_largest_blocks),
         TEST_FAKES(checkpoints_list_the_largest_blocks),
         TEST_FAKES(reports_leave_no_snapshots_behind),

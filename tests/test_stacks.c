@@ -1331,13 +1331,13 @@ static void text_has_the_hottest_stacks_in_five_frames(void **state) {
     at("");
     assert_ok(memlord_alloc(lord, cpu(), 0x3000, 200, NULL));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "        live        peak     at peak      allocs   allocated  "
                          "hottest stacks: 3 of 3\n"
+                         "        live        peak     at peak      allocs   allocated\n"
                          "       300 B       300 B       300 B           1       300 B  0x1061\n"
                          "       200 B       200 B       200 B           1       200 B  "));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
                          "       100 B       100 B       100 B           1       100 B  "
-                         "0x1060 < 0x1061 < 0x1062 < 0x1063 < 0x1064 < ...\n"));
+                         "0x1060 < 0x1061 < 0x1062 < 0x1063 <\n        0x1064 < ...\n"));
 }
 
 static void text_has_the_stacks_of_the_peak_where_nothing_lives(void **state) {
@@ -1352,6 +1352,7 @@ static void text_has_the_stacks_of_the_peak_where_nothing_lives(void **state) {
     }
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
                          "hottest stacks at the peak: 5 of 7\n"
+                         "        live        peak     at peak      allocs   allocated\n"
                          "         0 B       100 B       100 B           1       100 B  0x1060\n"
                          "         0 B       106 B         0 B           1       106 B  0x1066\n"));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT, "... and 2 more stacks, 0 B\n"));
@@ -1372,9 +1373,9 @@ static void text_of_samples_says_that_they_are_estimates(void **state) {
     assert_true(row.error_bytes > 0);
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT, line));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "        live       error        peak     at peak      allocs   allocated  "
-                         "hottest stacks: 1 of 1, estimates: a sample each 1 KiB; error is the "
-                         "standard error of live, -: no sample lives\n"));
+                         "hottest stacks: 1 of 1, estimates: a sample each 1 KiB; error: the standard "
+                         "error of live, -: no\n        sample lives\n"
+                         "        live       error        peak     at peak      allocs   allocated\n"));
     for (i = 0; i < 1000; i++) assert_ok(memlord_free(lord, cpu(), 0x10000 + i * 64, NULL));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT, "\n         0 B           -  "));
 }

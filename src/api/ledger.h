@@ -180,7 +180,9 @@ enum {
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
-    MEMLORD_FLAG_NO_ENV = 64      /* the ledger ignores the environment */
+    MEMLORD_FLAG_NO_ENV = 64,     /* the ledger ignores the environment */
+    MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* no thread takes snapshots: see
+                                             memlord_snapshots_start */
 };
 
 /* The configuration of a ledger. Every field may be 0; its comment says what 0 means. */

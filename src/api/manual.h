@@ -245,9 +245,10 @@
     In a report's table of capacity, which lists physical devices:
 
         used             what the source says, plus what was recorded since its sample, less
-                         what was freed since: see memlord_capacity_source_set
+                         what was freed since: see memlord_capacity_source_set. In TEXT it is
+                         `total` less `free`
         self             live bytes of all devices that share it, without mapped files
-        this process     what else this process holds, as the source says: `context`, the free
+        process          what else this process holds, as the source says: `context`, the free
                          memory of pools, and what was not recorded
         others           the rest of `used`. If the source does not know this process's share,
                          `others` is all that is not self or context

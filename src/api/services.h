@@ -721,7 +721,9 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
    with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. The time is that of the ledger's clock. While a clock of the host's stands still no
+   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which much
+   has changed. These snapshots have no blocks. The interval then grows with the ledger's life, so
+   that all of them fit. The time is that of the ledger's clock. While a clock of the host's stands still no
    snapshot is taken. If the clock runs ahead, or the interval changes, the thread notices within a
    second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones

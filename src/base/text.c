@@ -134,6 +134,14 @@ MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     mli_put_str(o, "Z");
 }
 
+MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds) {
+    mli_put_digits(o, seconds / 3600 % 24, 10, 2);
+    mli_put_str(o, ":");
+    mli_put_digits(o, seconds / 60 % 60, 10, 2);
+    mli_put_str(o, ":");
+    mli_put_digits(o, seconds % 60, 10, 2);
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     if ((unsigned)d.type >= (unsigned)MLI_TYPE_COUNT) {
         mli_put_str(o, d.type == MEMLORD_ANY ? "all" : "?");
@@ -303,17 +311,14 @@ MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uin
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
-   column, and a longer one as two, which is right for most characters. */
+/* Writes a string for JSON, or pads it to a column. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
-    size_t start = o->total;
-    const unsigned char *s = (const unsigned char *)text;
+    const size_t start = o->total;
     if (json) {
         mli_put_json(o, text);
         return;
     }
     mli_put_escaped(o, text, 0, "");
-    for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
     mli_pad(o, o->total - start, width);
 }
 static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sign) {

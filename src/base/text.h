@@ -54,6 +54,9 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
    algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
+/* Writes the time of day of a moment in seconds since 1970, as 08:05:00. */
+MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
+
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence

@@ -1,4 +1,5 @@
 #include "books/counters.h"
+#include "os/system.h"
 #include "base/memory.h"
 #include "base/vectors.h"
 #include "books/map.h"
@@ -92,11 +93,22 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         mli_alert_bands_add(lord, 1);
 }
-/* Requests a band check after a publication that found `live` bytes, if a bound was reached, or if
-   the device's holders are to be noted again. */
+MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
+    mli_u64_store(&lord->counters.look_due, due);
+}
+/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the end
+   of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+static MLI_COLD int mli_look_is_due(memlord *lord) {
+    const uint64_t due = mli_u64_load(&lord->counters.look_due);
+    if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
+    return lord->clock.fn || mli_now() >= due;
+}
+/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands if a
+   bound was reached, of the device's holders if they are to be noted again, and of snapshots. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) || mli_mark_passed(w, &row->published))
+    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
+        mli_mark_passed(w, &row->published) || mli_look_is_due(lord))
         mli_check_request(lord, dev);
 }
 

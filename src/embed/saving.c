@@ -31,7 +31,7 @@ struct mli_saving_state {
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
-    r->present = mli_snapshot_new(lord, NULL);
+    r->present = mli_snapshot_new(lord, NULL, 1);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;
     else

@@ -7,12 +7,15 @@
 #include "books/sites.h"
 #include "services/answers.h"
 #include "services/stats.h"
+#include "services/room.h"
 #include "services/snapshots.h"
+#include "reports/growth.h"
 
 /* -- anomalies and drops -- */
 
 /* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
    first, then mistakes of the host, then detail that was lost. */
+#define MLI_ANOMALIES_SAID 6 /* the most anomalies of a device that a sentence has */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -71,8 +74,9 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. A
-   part is composed in r->part_text, and then each format writes it in its own way. Only
+/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. With
+   the head of its kind a part is a sentence of at most 25 words, where a name counts as one. A part
+   is composed in r->part_text, and then each format writes it in its own way. Only
    MLI_FIRST_DEVICES parts of a kind are written. */
 
 /* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
@@ -81,8 +85,10 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
+    X(full, "nearly full", "bad")                                                             \
     X(leaks, "leaks since mark", "bad")                                                       \
-    X(peak, "held the peak", "")                                                              \
+    X(growth, "growth", "odd")                                                                \
+    X(peak, "peak", "")                                                                       \
     X(holders, "biggest holder", "")                                                          \
     X(anomalies, "anomalies and drops", "odd")                                                \
     X(mistakes, "mistakes", "odd")                                                            \
@@ -107,6 +113,9 @@ typedef struct mli_verdict_writer {
     int lost;        /* 1: some anomalies lost bytes */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
+    size_t sentences;   /* TEXT: how many sentences there were so far */
+    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after the
+                           last, from 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
@@ -159,8 +168,15 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_json_composed(o, w->r->part_text);
     mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
 }
-/* Writes a composed part. In TEXT, writes ", cuda:0: " or "; cuda:0: " before it. `device` points
-   to the code of the part's device, or is NULL if the part is about no device. */
+/* Writes the head of a sentence of TEXT. Returns 0 if the sentence is not to be written. */
+static MLI_COLD int mli_sentence_begin(mli_verdict_writer *w) {
+    const size_t number = w->sentences++;
+    if (number < w->first || number >= w->last) return 0;
+    mli_verdict_head(w);
+    return 1;
+}
+/* Writes a composed part. `device` points to the code of the part's device, or is NULL if the part
+   is about no device. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -168,11 +184,11 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
         mli_part_json(w, device);
         return;
     }
-    if (w->parts == 1) mli_verdict_head(w);
-    mli_put_str(o, w->parts > 1 ? "; " : device ? ", " : "");
-    if (device) mli_putf(o, "%i", *device);
+    if (!mli_sentence_begin(w)) return;
+    if (device) mli_putf(o, ", %i", *device);
     mli_put_str(o, ": ");
     mli_put_str(o, w->r->part_text);
+    mli_put_str(o, "\n");
 }
 /* Ends a kind: writes how many parts were left out, and how many bytes they have. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
@@ -180,8 +196,8 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     mli_out *o = w->r->o;
     if (w->parts && w->json) {
         mli_jsonf(o, "],'more':%ju,'more_bytes':%ju}", more, w->bytes);
-    } else if (w->parts) {
-        if (more) mli_putf(o, "; and %ju more", more);
+    } else if (more && mli_sentence_begin(w)) {
+        mli_putf(o, ": and %ju more", more);
         if (w->bytes) mli_putf(o, ", %jo", w->bytes);
         mli_put_str(o, "\n");
     }
@@ -190,7 +206,7 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
 }
 
 /* Writes a verdict such as "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7,
-   1 failed". */
+   1 GiB short, 1 failed". The bytes that were short are those that the device lacked then. */
 static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
@@ -198,11 +214,15 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
         const uint32_t dev = (uint32_t)r->top_device[i][1];
         const int device = mli_report_device(r, dev);
         const mli_oom oom = mli_oom_of(r->lord, dev);
+        const mli_phys_line *phys = mli_report_phys(r, dev);
         mli_out *o;
         if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
         if ((o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "%jo wanted with %jo live", oom.bytes, oom.live);
         if (oom.site) mli_putf(o, " at %p", (const void *)oom.site);
+        if (oom.used != UINT64_MAX && phys && phys->total != UINT64_MAX &&
+            mli_add_saturated(oom.used, oom.bytes) > phys->total)
+            mli_putf(o, ", %jo short", mli_add_saturated(oom.used, oom.bytes) - phys->total);
         mli_putf(o, ", %ju failed", r->stat[dev - 1].oom_failures);
         w->site = oom.site;
         mli_part_put(w, &device);
@@ -238,6 +258,45 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
+/* Writes who holds a physical device: the largest other process, or all other processes if it is not
+   known, then the largest tag. Leaves out other processes that hold less than this ledger. */
+static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
+    const memlord_capacity sample = mli_phys_sample_of(line->phys);
+    mli_out *o = &w->part;
+    mli_holder_list tags;
+    if (line->others != UINT64_MAX && line->others > line->self) {
+        if (sample.others[0].pid) {
+            char name[32];
+            mli_process_name(w->r->lord, sample.others[0].pid, name, sizeof name);
+            mli_putf(o, "; process %ju %s holds %jo", sample.others[0].pid, name,
+                     sample.others[0].bytes);
+        } else {
+            mli_putf(o, "; other processes hold %jo", line->others);
+        }
+    }
+    mli_holders_list(w->r->lord, line->phys, 0, MLI_BOOK_TAG, &tags);
+    if (!tags.named) return;
+    mli_put_str(o, tags.at[0].kind == MLI_HOLDER_NAMED ? "; tag " : "; ");
+    mli_put_holder(w->r->lord, o, MLI_BOOK_TAG, &tags.at[0]);
+    mli_putf(o, " holds %jo", tags.at[0].bytes);
+    if (tags.at[0].kind == MLI_HOLDER_NAMED) w->tag = (const char *)tags.at[0].subject;
+}
+/* Writes a verdict such as "nearly full, cuda:0: 512 MiB of 24 GiB free; process 77 serve holds
+   20 GiB; tag weights holds 3 GiB". Does so for a physical device that is 95 % full. */
+static MLI_COLD void mli_verdict_full(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->phys_count; i++) {
+        const mli_phys_line *line = &w->r->phys[i];
+        const int device = mli_device_code(line->of.device);
+        mli_out *o;
+        if (line->total == UINT64_MAX || line->free > line->total / 20) continue;
+        if ((o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo of %jo free", line->free, line->total);
+        mli_full_holders(w, line);
+        mli_part_put(w, &device);
+    }
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s) {
     if (s->devices == 1) mli_putf(o, " %i", mli_report_device(r, s->dev));
     if (s->devices > 1) mli_putf(o, " %ju devices", (uint64_t)s->devices);
@@ -261,6 +320,65 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
         w->site = mli_leak_site_of(&r->leak_sites, most);
     }
     mli_part_put(w, NULL);
+}
+
+/* Returns 1 if a device has less than a quarter of its peak by now, as at the end of a program. Who
+   holds the rest tells little then. */
+static int mli_peak_tells(const mli_report *r, uint32_t dev) {
+    return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
+}
+
+/* Returns what grows fastest of a device by a book, or NULL. */
+static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
+    size_t i;
+    for (i = 0; i < r->series.growing; i++)
+        if (r->series.grows[i].dev == dev && r->series.grows[i].book == book)
+            return &r->series.grows[i];
+    return NULL;
+}
+/* Writes what grows: "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or, for a device,
+   "it grows". */
+static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series *s) {
+    memlord *lord = w->r->lord;
+    if (s->book == MLI_BOOK_SITE && s->row) {
+        w->site = mli_row_site(lord, s->row);
+        mli_putf(&w->part, "site %p grows", (const void *)w->site);
+    } else if (s->book == MLI_BOOK_TAG && s->row) {
+        w->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
+        mli_putf(&w->part, "tag %s grows", w->tag);
+    } else {
+        mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
+    }
+}
+/* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
+   82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
+   device. */
+static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const int device = mli_report_device(r, dev);
+        const mli_series *site = mli_grower(r, dev, MLI_BOOK_SITE);
+        const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
+        uint64_t seconds;
+        mli_out *o;
+        if (!most && site && site->row) most = site;
+        if (!most) most = mli_grower(r, dev, MLI_BOOK_DEVICE);
+        if (!most || mli_peak_tells(r, dev) || (o = mli_part_begin(w, most->rate)) == NULL)
+            continue;
+        mli_growth_subject(w, most);
+        seconds = (r->lord->started_wall + r->series.snapshot[most->since]->time) / 1000000000u;
+        mli_putf(o, " by %jo a minute since ", most->rate);
+        mli_put_clock(o, seconds);
+        mli_put_str(o, " UTC");
+        if (most->book == MLI_BOOK_TAG && site && site->row) {
+            w->site = mli_row_site(r->lord, site->row);
+            mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
+                     (const void *)w->site);
+        }
+        mli_part_put(w, &device);
+    }
 }
 
 /* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
@@ -294,7 +412,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* the tag part names the arena already */
-    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
+    if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
+    if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
             mli_put_str(o, "tag ");
@@ -327,10 +446,9 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes a verdict such as "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of
-   2.55 GiB". Does so for a device that has less than a quarter of its peak by now, as at the end of
-   a program, because who holds the rest tells little then. Names the peak, too, if the holders were
-   noted a little below it. */
+/* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12 KiB
+   left". If the holders were noted more than a 64th below the peak, also says of how many
+   bytes the shares are. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -341,22 +459,23 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
         const int device = mli_report_device(r, dev);
         const memlord_tag_stat *tag;
         mli_out *o;
-        if (s->allocated >= s->peak / 4 || !mli_holders_get(r->lord, dev, h)) continue;
+        if (!mli_peak_tells(r, dev) || (o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo", s->peak);
+        memset(h, 0, sizeof *h);
+        (void)mli_holders_get(r->lord, dev, h);
         tag = mli_peak_tag(h);
-        if (!(tag || h->sites) || (o = mli_part_begin(w, 0)) == NULL) continue;
         if (tag) {
-            mli_put_str(o, tag->tag ? "tag " : "untagged");
-            if (tag->tag) mli_putf(o, "%s", tag->tag);
+            mli_putf(o, tag->tag ? ", tag %s" : ", untagged", tag->tag);
             mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
             w->tag = tag->tag;
         }
         if (h->sites) {
             w->site = h->site[0].site;
-            mli_putf(o, tag ? ", site %p %g" : "site %p %g", (const void *)w->site,
+            mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
         }
-        mli_putf(o, " of %jo", h->bytes);
-        if (h->bytes < s->peak) mli_putf(o, ", noted below the peak of %jo", s->peak);
+        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64) mli_putf(o, " of %jo", h->bytes);
+        mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);
     }
 }
@@ -413,9 +532,11 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
         if (!o) continue;
         column = n = 0;
         while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
-            if (n++) mli_put_str(o, ", ");
+            if (n++ >= MLI_ANOMALIES_SAID) continue;
+            if (n > 1) mli_put_str(o, ", ");
             mli_put_anomaly(o, column, name, v);
         }
+        if (n > MLI_ANOMALIES_SAID) mli_putf(o, ", %ju others", (uint64_t)n - MLI_ANOMALIES_SAID);
         mli_part_put(w, &device);
     }
 }
@@ -473,34 +594,40 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before the
-   holders of a peak and of live bytes, because all totals are too low then. */
-static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
+/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before growth,
+   peaks and the holders of live bytes, because all totals are too low then. */
+static MLI_COLD void mli_verdicts_write(mli_verdict_writer *w) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
         MLI_VERDICTS(MLI_X)
 #undef MLI_X
     };
-    mli_verdict_writer w;
     int i;
-    memset(&w, 0, sizeof w);
-    w.r = r;
-    w.json = json;
-    w.lost = r->total.dropped_allocs != 0;
+    w->lost = w->r->total.dropped_allocs != 0;
     for (i = 0; i < MLI_VERDICT_COUNT; i++) {
-        w.kind = i;
-        if (w.lost && i >= MLI_VERDICT_peak && i <= MLI_VERDICT_anomalies)
-            w.kind = i == MLI_VERDICT_peak ? MLI_VERDICT_anomalies : i - 1;
-        all[w.kind](&w);
-        mli_verdict_end(&w);
+        w->kind = i;
+        if (w->lost && i >= MLI_VERDICT_growth && i <= MLI_VERDICT_anomalies)
+            w->kind = i == MLI_VERDICT_growth ? MLI_VERDICT_anomalies : i - 1;
+        all[w->kind](w);
+        mli_verdict_end(w);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.first = first;
+    w.last = last;
     r->out.name_max = MLI_TEXT_NAME;
-    mli_verdicts_write(r, 0);
+    mli_verdicts_write(&w);
+    return w.sentences;
 }
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.json = 1;
     mli_jsonf(r->o, ",\n'verdicts':[");
-    mli_verdicts_write(r, 1);
+    mli_verdicts_write(&w);
     mli_put_str(r->o, "]");
 }

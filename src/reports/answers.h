@@ -32,10 +32,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each verdict is one line
-   with its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters,
-   and leaves that bound in r->out.name_max. */
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+#define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
+
+/* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
+   holds or held most, then what is odd. Writes those from number `first` up to `last`, from 0, and
+   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts names
+   after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
+MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
 /* Writes the verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 

@@ -22,9 +22,10 @@
 #include "services/snapshots.h"
 #include "reports/answers.h"
 #include "reports/callers.h"
+#include "reports/growth.h"
 #include "reports/leaks.h"
 
-#define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
+#define MLI_TEXT_BAR 48 /* columns of the bar of live bytes */
 
 /* The most lines of each list on the first screen. */
 enum {
@@ -40,7 +41,7 @@ enum {
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
-    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
+    mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
@@ -84,8 +85,8 @@ static void mli_text_types(mli_report *r) {
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     size_t i, shown = r->devices < most ? r->devices : most;
-    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
-                      "       frees  allocated in all\n");
+    mli_put_str(r->o, "\ndevice              live        peak    blocks     allocs      frees"
+                      "   allocated\n");
     for (i = 0; i < shown; i++) {
         uint32_t dev = (uint32_t)r->top_device[i][1];
         mli_device_record *device = mli_device_record_at(r->lord, dev);
@@ -100,7 +101,7 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     if (r->devices == 1) return;
     mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
-    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
+    mli_put_str(r->o, "  (peaks added up)\n");
 }
 
 /* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
@@ -138,12 +139,13 @@ static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
     uint64_t left = r->tag_bytes;
     if (!shown) return;
-    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
-                      "    variance  device\n");
+    mli_put_str(r->o, "\n        live        peak    blocks    expected    variance  tag\n");
     for (i = 0; i < shown; i++) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
-                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        mli_putf(r->o, "%12jo%12jo%10ju%12jo%+12jd  %s", s->allocated, s->peak, s->blocks,
+                 s->expected, s->variance, s->tag);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(r->top_tag[i].of.device));
+        mli_put_str(r->o, "\n");
         left -= s->allocated;
     }
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
@@ -235,13 +237,12 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o,
-             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks%s: ",
-             samples ? "       error" : "", r->by_peak ? " at the peak" : "");
-    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
+    mli_putf(r->o, "\nhottest stacks%s: %ju of %ju", r->by_peak ? " at the peak" : "",
+             (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
-    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
-                              : "\n");
+    if (samples) mli_put_str(r->o, "; error: the standard error of live, -: no sample lives");
+    mli_putf(r->o, "\n        live%s        peak     at peak      allocs   allocated\n",
+             samples ? "       error" : "");
     for (i = 0; i < shown; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
         mli_putf(r->o, "%12jo", s->live_bytes);
@@ -266,16 +267,13 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity               total        used        free        self"
-                      "   this process      others       limit        held\n");
+    mli_put_str(r->o, "\ncapacity           total        free        self     process"
+                      "      others       limit        held\n");
     for (i = 0; i < shown; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
-                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
-                 line->rest, line->others, line->limit, line->held);
-        if (line->age != UINT64_MAX && line->age > 1000000000u)
-            mli_putf(r->o, "  sampled %jX ago", line->age);
-        mli_put_str(r->o, "\n");
+        mli_putf(r->o, "%-12i%12jo%12jo%12jo%12jo%12jo%12jo%12jo\n",
+                 mli_device_code(line->of.device), line->total, line->free, line->self, line->rest,
+                 line->others, line->limit, line->held);
     }
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
@@ -473,6 +471,27 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
+/* Lists what grows over the snapshots, the fastest first, and says what counts as growth. */
+static MLI_COLD void mli_text_growth(mli_report *r) {
+    size_t i;
+    if (!r->series.growing) return;
+    mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at least 8 "
+                      "snapshots with R2 >= 0.8\n    a minute   snapshots       since       R2\n");
+    for (i = 0; i < r->series.growing; i++) {
+        const mli_series *s = &r->series.grows[i];
+        mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
+                 r->series.snapshot[s->since]->time);
+        mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
+        if (s->book == MLI_BOOK_TAG)
+            mli_putf(r->o, "  tag %s", s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject
+                                              : "(untagged)");
+        if (s->book == MLI_BOOK_SITE)
+            mli_putf(r->o, "  site %p", (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+        mli_putf(r->o, "  %i\n", mli_report_device(r, s->dev));
+    }
+    mli_text_more(r, r->series.growing_all, r->series.growing, "line");
+}
+
 /* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
    ...". If the holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
@@ -590,10 +609,12 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
     if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
     if (line->unaccounted < 0)
-        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
+        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)",
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
-        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
+        mli_putf(r->o, " + unaccounted %jo", (uint64_t)line->unaccounted);
+    if (line->age > 1000000000u) mli_putf(r->o, ", sampled %jX ago", line->age);
+    mli_put_str(r->o, "\n");
     sample = mli_phys_sample_of(line->phys);
     if (!sample.others[0].pid) return;
     mli_putf(r->o, "%i", mli_device_code(line->of.device));
@@ -633,10 +654,77 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
         mli_putf(r->o, "... and %ju more at other sites\n", r->mistakes_more);
 }
 
+/* -- the first screen -- Its lines end before MLI_TEXT_COLUMNS. A longer line goes on in the next one,
+   after MLI_TEXT_INDENT blanks. */
+
+#define MLI_TEXT_COLUMNS 100
+#define MLI_TEXT_INDENT 8
+
+typedef struct mli_wrap {
+    mli_out to;               /* where the broken lines go */
+    char buf[1024];           /* the buffer of `to` */
+    size_t column, blanks;    /* the columns of the line so far; the blanks after them */
+    size_t used, wide;        /* the bytes and the columns of the word that has begun */
+    char word[4 * MLI_TEXT_COLUMNS];
+} mli_wrap;
+
+/* Writes the word that has begun, on the next line if this one has no room for it. */
+static MLI_COLD void mli_wrap_word(mli_wrap *w) {
+    if (!w->used) return;
+    if (w->column && w->column + w->blanks + w->wide > MLI_TEXT_COLUMNS) {
+        mli_put_str(&w->to, "\n");
+        w->column = 0;
+        w->blanks = MLI_TEXT_INDENT;
+    }
+    w->column += w->blanks + w->wide;
+    for (; w->blanks; w->blanks--) mli_put(&w->to, " ", 1);
+    mli_put(&w->to, w->word, w->used);
+    w->used = w->wide = 0;
+}
+/* Breaks long lines: a memlord_write_fn. A word that is wider than a line is broken, too. */
+static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
+    mli_wrap *w = (mli_wrap *)user;
+    const char *at = (const char *)data, *end = at + size;
+    for (; at < end; at++) {
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* of UTF-8: a column begins */
+        if (*at == ' ' || *at == '\n' ||
+            (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
+            w->used == sizeof w->word)
+            mli_wrap_word(w);
+        if (*at == '\n') {
+            mli_put_str(&w->to, "\n");
+            w->column = w->blanks = 0;
+        } else if (*at == ' ') {
+            w->blanks++;
+        } else {
+            w->word[w->used++] = *at;
+            w->wide += (size_t)starts;
+        }
+    }
+    return w->to.failed;
+}
+static MLI_COLD void mli_wrap_begin(mli_report *r, mli_wrap *w) {
+    memset(w, 0, sizeof *w);
+    mli_out_buffer(&w->to, w->buf, sizeof w->buf);
+    w->to.fn = r->out.fn;
+    w->to.user = r->out.user;
+    r->out.fn = mli_wrap_write;
+    r->out.user = w;
+}
+static MLI_COLD void mli_wrap_end(mli_report *r, mli_wrap *w) {
+    mli_flush(&r->out);
+    mli_wrap_word(w);
+    mli_flush(&w->to);
+    r->out.fn = w->to.fn;
+    r->out.user = w->to.user;
+    r->out.failed |= w->to.failed;
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
     mli_put_str(r->o, "\n---- in full ----\n");
+    (void)mli_text_verdicts(r, MLI_FIRST_SENTENCES, SIZE_MAX);
     if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
     if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
     mli_put_str(r->o, "\n");
@@ -652,6 +740,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
     mli_text_mistakes(r);
     mli_text_snapshots(r);
+    mli_text_growth(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
     mli_text_routes(r);
@@ -671,7 +760,8 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
     r->out.name_max = MLI_TEXT_NAME;
 }
 
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+static MLI_COLD void mli_text_first(mli_report *r) {
+    size_t n;
     r->cpu.root = mli_proc_root(r->lord);
     r->resident = mli_cpu_resident(&r->cpu);
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
@@ -680,7 +770,11 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
-    mli_text_verdicts(r);
+    n = mli_text_verdicts(r, 0, MLI_FIRST_SENTENCES);
+    if (n > MLI_FIRST_SENTENCES) {
+        mli_text_left_out(r, n - MLI_FIRST_SENTENCES, "sentence");
+        mli_put_str(r->o, " below\n");
+    }
     mli_text_labels(r);
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
@@ -693,5 +787,11 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
     mli_text_sites(r, MLI_FIRST_SITES);
     mli_text_stacks(r);
     mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
-    mli_text_full(r);
+}
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+    mli_wrap wrap;
+    mli_wrap_begin(r, &wrap);
+    mli_text_first(r);
+    mli_wrap_end(r, &wrap);
+    if (r->devices) mli_text_full(r);
 }

@@ -79,6 +79,7 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
         mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
         mli_holders_check(lord, dev);
+        mli_snapshots_look(lord);
     }
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }

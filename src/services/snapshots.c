@@ -1,4 +1,5 @@
 #include "services/snapshots.h"
+#include "os/system.h"
 #include "base/atomics.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -40,7 +41,7 @@ MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint
                                                      uint32_t *n) {
     const mli_device_usage *usage = &mli_snapshot_devices(s)[dev - 1];
     *n = usage->count[book];
-    return (const mli_holding *)(void *)(mli_snapshot_top(s) + MLI_SNAPSHOT_TOP) +
+    return (const mli_holding *)(void *)(mli_snapshot_top(s) + s->room) +
            usage->first[book];
 }
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
@@ -108,7 +109,7 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
 }
 /* Copies the lists behind a snapshot. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
-    mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + MLI_SNAPSHOT_TOP), *at = to;
+    mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
     for (i = 0; i < 2 * s->devices; i++, list++) {
         mli_device_usage *usage = &mli_snapshot_devices(s)[i % s->devices];
@@ -124,10 +125,11 @@ static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *
 }
 /* Makes a snapshot. The usage of its devices is read before its size is known, so that it comes
    after the lists in `list`. */
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    const uint32_t room = blocks ? MLI_SNAPSHOT_TOP : 0;
     const size_t fixed = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
-                         MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
+                         room * sizeof(memlord_block_info);
     const size_t lists = n * (2 * sizeof(mli_holding_list) + sizeof(mli_device_usage));
     mli_holding_list *list = (mli_holding_list *)mli_own_alloc(lord, lists + !lists);
     mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
@@ -140,11 +142,13 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
             s->size = size;
             s->name = kept;
             s->devices = n;
+            s->room = room;
             s->time = time;
             memcpy(mli_snapshot_devices(s), usage, n * sizeof *usage);
             mli_holdings_copy(s, list);
-            s->top_blocks = memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s),
-                                               MLI_SNAPSHOT_TOP);
+            if (room)
+                s->top_blocks = memlord_blocks_top(lord, memlord_device_all(),
+                                                   mli_snapshot_top(s), room);
         }
     }
     mli_own_free(lord, list, lists + !lists);
@@ -198,10 +202,16 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. If there is no memory, the snapshot counts as lost. */
+/* Returns 1 if no thread takes snapshots, but the calls themselves. */
+static int mli_snapshots_in_calls(const memlord *lord) {
+    return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
+}
+/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these need a
+   walk of the map. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
-    mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
+    mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
+    mli_snapshot *out = NULL, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
@@ -279,6 +289,24 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
+/* When calls take snapshots, the next one is due after the interval, but no earlier than after a 256th
+   of the ledger's life, because more are not kept, and after 64 times as long as this one took. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
+    mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
+    uint64_t step = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
+    uint64_t due = mli_u64_load(&r->due), began, took;
+    if (!step || !mli_snapshots_in_calls(lord) || mli_self.in_host_alloc) return;
+    began = mli_ledger_now(lord);
+    if (began < due || !mli_u64_cas(&r->due, &due, UINT64_MAX)) return;
+    if ((began - lord->started) / 256 > step) step = (began - lord->started) / 256;
+    saver->save(lord, 0);
+    took = mli_ledger_now(lord) - began;
+    if (took < step && took * 64 > step) step = took * 64;
+    mli_u64_store(&r->due, began + step);
+    mli_look_set(lord, mli_now() + step);
+}
+
 /* Runs a recorder's thread. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
@@ -290,15 +318,16 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started. If the system gives no thread, safe points
-   save. */
+/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+   gives no thread, safe points save. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
-    if (mli_polling_enabled(r->lord) &&
-        mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
+    const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
+    if (snapshots && mli_snapshots_in_calls(r->lord))
+        mli_look_set(r->lord, 1);
+    else if (mli_polling_enabled(r->lord) &&
+             mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
-                 r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots"
-                                                                             : "export",
-                 "them instead");
+                 snapshots ? "snapshots" : "export", "them instead");
 }
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
@@ -317,6 +346,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint32_t seen = mli_u32_exchange(&r->interval, 0);
     mli_helper_stop(&r->helper);
+    if (which == MLI_RECORDER_SNAPSHOTS) mli_look_set(lord, 0);
     if (seen) saver->save(r->lord, 1);
 }
 
@@ -423,6 +453,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+    if (mli_snapshots_in_calls(lord)) /* another thread may have been taking a snapshot */
+        mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;

@@ -33,8 +33,7 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
 } mli_device_usage;
 
 /* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
-   `top_blocks` memlord_block_info, with room for MLI_SNAPSHOT_TOP; and the holdings of all
-   devices. */
+   `top_blocks` memlord_block_info; and the holdings of all devices. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
@@ -44,6 +43,7 @@ typedef struct mli_snapshot {
                                   periodic */
     uint64_t live, blocks;     /* live bytes and blocks of all devices */
     uint32_t devices;
+    uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
 /* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
@@ -76,9 +76,9 @@ MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with its largest tags and sites and the largest
-   blocks. Returns NULL if there is no memory. */
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
+/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks` is
+   1, the largest blocks. Returns NULL if there is no memory. */
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
    freed before mli_snapshots_unpin of the same reader. */
@@ -94,6 +94,8 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
+/* Takes the snapshot that is due, if calls take them. Requires: the thread holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */

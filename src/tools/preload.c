@@ -46,8 +46,10 @@
                                `peak_error` that the report has beside it
         MEMLORD_EVENTS=n       keep the last n allocations and frees, so that the report has
                                lifetimes and a curve
-        MEMLORD_SNAPSHOTS=ms   record what is live every so many milliseconds, in a thread of this
-                               library
+        MEMLORD_SNAPSHOTS=ms   note what is live at most every so many milliseconds, 10 if not set,
+                               so that a report has it over time; 0 notes nothing. The calls that
+                               allocate and free do so, without a thread. A report has up to 255
+                               notes, spread over the whole run
         MEMLORD_SIGNAL=n       write the report on signal n (10 is SIGUSR1), and let the program
                                go on
         MEMLORD_EVERY=n        write the report again every n seconds, at the first allocation or
@@ -364,7 +366,7 @@ static void open_ledger(void) {
     memlord_desc desc;
     memset(&desc, 0, sizeof desc);
     memlord_os_allocator(&desc.allocator);
-    desc.flags = MEMLORD_FLAG_SITES;
+    desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_SNAPSHOT_THREAD;
     if (number_of("MEMLORD_EXACT")) desc.flags |= MEMLORD_FLAG_EXACT;
     desc.stack_depth = stack_depth();
     desc.stack_bytes = number_of("MEMLORD_STACK_BYTES");

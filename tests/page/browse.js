@@ -499,11 +499,12 @@ tests['the page begins with what there is to say, and first with what is bad'] =
     const page = await open('rich');
     assert.deepStrictEqual(await answers(page), [
         'Out of memory, cuda:0: 9 GiB wanted with 13.72 GiB live at grow src/cache.c:7, 2 failed',
-        'Over a limit, cuda:0: 13.72 GiB of 8 GiB … and 2 more, 9 MiB',
+        'Over a limit, cuda:0: 13.72 GiB of 8 GiB',
+        'Over a limit: and 2 more, 9 MiB',
         'Leaks since mark 2: 45 MiB in 306 blocks, 12 MiB of them cuda:0  load_layer src/load.c:91',
         'Biggest holder, cuda:0: tag weights 87.5 %, site load_layer src/load.c:91 87.5 % of 13.72 GiB']);
     const order = await page.$$eval('#overview .body > *', all => all.map(e => e.className));
-    assert.deepStrictEqual(order, ['who', 'answers', 'bands', 'figures']);
+    assert.deepStrictEqual(order, ['who', 'answers', '', 'bands', 'figures']);
     assert.match(await page.textContent('.who'), /^pid 4711host=a1,model=llama-8bsince 2026-11-21 06:59:5\d UTCfor 9\.18 sMemLord 0\.3\.0$/);
     await drawn(page);
     assert.strictEqual(await page.$eval('section:last-of-type', e => e.id), 'about');
@@ -553,6 +554,7 @@ tests['a sentence leads to its table, and the table shows that alone'] = async (
     const page = await open('rich');
     await drawn(page);
     const all = (await cells(page, 'sites', 1)).length;
+    await page.click('#overview summary');
     await page.click('.answers a:has-text("kv_cache"), .answers a:has-text("weights")');
     assert.deepStrictEqual(await cells(page, 'tags', 1), ['weights']);
     assert.deepStrictEqual([...new Set(await cells(page, 'blocks', 2))], ['weights']);
@@ -725,6 +727,8 @@ tests['in a sentence the tag and the site are links, not letters that are like t
         ['100 B wanted with 100 B live at a 1, 1 failed', null, { file: '', function: 'a 1', line: 0 }, 'a 1'],
         ['100 B in 1 block, 100 B of them cpu in a  a x.c:1', null, { file: 'x.c', function: 'a', line: 1 }, 'a x.c:1'],
         ['tag aa... 75 % of 100 B', 'aab', null],
+        ['100 B, tag a 75 %, site load x.c:3 75 %; 1 B left', 'a', { file: 'x.c', function: 'load', line: 3 }, 'a', 'load x.c:3'],
+        ['tag ag tag grows by 2 MiB a minute since 14:02:07 UTC, 82 % of it at put store.c:41', 'ag tag', { file: 'store.c', function: 'put', line: 41 }, 'ag tag', 'put store.c:41'],
         ['untagged 75 % of 100 B', 'd', { file: '', function: 'g', line: 0 }],
     ]) {
         const page = await open('plain_small');
@@ -818,9 +822,9 @@ tests['of a program that has ended the flame graph opens on the peak'] = async (
     const page = await open('stacked'), ended = JSON.parse(text('stacked')), pressed = () => page.$$eval('#flame button[aria-pressed=true]', all => all.map(b => b.textContent));
     await drawn(page);
     assert.deepStrictEqual(await pressed(), ['Stacks', 'Live']);
-    ended.verdicts = JSON.parse(verdict('peak', 'held the peak', { text: 'site load 100 % of 3 GiB' })).verdicts;
+    ended.verdicts = JSON.parse(verdict('peak', 'peak', { text: '3 GiB, site load 100 %; 0 B left' })).verdicts;
     await dropFile(page, 'ended.json', JSON.stringify(ended));
-    await page.waitForFunction(() => document.querySelector('.answers').textContent.includes('Held the peak'));
+    await page.waitForFunction(() => document.querySelector('.answers').textContent.includes('3 GiB, site load'));
     await page.waitForFunction(() => document.querySelectorAll('#flame button').length);
     assert.deepStrictEqual(await pressed(), ['Stacks', 'Peak']);
     assert.strictEqual(await page.getAttribute('.answers a', 'href'), '#peak');

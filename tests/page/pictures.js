@@ -11,7 +11,7 @@ const WINDOW = { width: 1200, height: 680 }, PHONE = { width: 390, height: 844 }
 const shots = [
     ['report', sample, '#top'],
     ['memory', sample, '#memory'],
-    ['flame', two, '#flame', page => page.click('#flame button:text("Allocated")')],
+    ['flame', two, '#flame'],
     ['changes', two, '#versus'],
 ];
 

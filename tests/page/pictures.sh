@@ -1,7 +1,8 @@
 #!/bin/sh
 # tests/page/pictures.sh: takes the pictures of README from real pages, and writes the sample page,
-# into examples/report/pictures/. The profiles are of examples/llama.c and of Debian's python3 under
-# the interposer; their times differ from run to run, their bytes hardly. `make pictures` runs it.
+# into examples/report/pictures/. The profiles are of tests/page/serve.c, which has four devices, and of
+# Debian's python3 under the interposer, whose times differ from run to run, its bytes hardly. `make
+# pictures` runs it. tests/page.sh fails where the page is another one than that of the pictures.
 set -eu
 cd "$(dirname "$0")/../.."
 out=build/pictures to=examples/report/pictures
@@ -15,7 +16,8 @@ profile() { # ROWS FILE: every alloc with its stack
         LD_PRELOAD=$PWD/build/libmemlord_preload.so /usr/bin/python3 -S -c "$program" "$1" >/dev/null
     [ -s "$2" ]
 }
-build/llama -r "$to/sample.html" >"$out/llama.txt" 2>&1
+"${CC:-gcc}" -std=c99 -O1 -I. tests/page/serve.c build/release/memlord.o -DMLI_EMITTED -o "$out/serve" -lm -pthread
+"$out/serve" "$to/sample.html"
 profile 1500 "$out/base.json"
 profile 2500 "$out/now.json"
 python3 src/reports/page/assemble.py profile "$out/now.json" "$out/base.json" >"$out/python.html"
@@ -25,7 +27,7 @@ CHROMIUM=$(command -v chromium || command -v chromium-browser || command -v goog
 export CHROMIUM
 NODE_PATH=build/reports/node_modules node tests/page/pictures.js "$to/sample.html" "$out/python.html" "$to"
 
-find "$to" -name '*.png' -size +150k -print | sed 's/$/: larger than 150 KiB/' >"$out/large"
+find "$to" -name '*.png' -size +200k -print | sed 's/$/: larger than 200 KiB/' >"$out/large"
 find "$to" -name sample.html -size +300k -print | sed 's/$/: larger than 300 KiB/' >>"$out/large"
 cat "$out/large" >&2
 [ ! -s "$out/large" ]

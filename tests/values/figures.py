@@ -523,7 +523,7 @@ def answers(report):
         head = v["head"][0].upper() + v["head"][1:]
         lines += [head + (f", {p['device']}: " if p["device"] else ": ") + p["text"] for p in v["parts"]]
         if v["more"]:
-            lines.append(f"… and {count(v['more'])} more" + (f", {size(v['more_bytes'])}" if v["more_bytes"] else ""))
+            lines.append(f"{head}: and {count(v['more'])} more" + (f", {size(v['more_bytes'])}" if v["more_bytes"] else ""))
     return lines
 
 

@@ -9,6 +9,7 @@ import text_report
 from books import Between
 from notation import PID, Number, address, average, fixed, shown
 from phases import KINDS, highest
+from text_report import WALL_AT_0
 
 SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "streams", "tags",
             "sites", "stacks", "summary", "peak_holders", "leaks", "mistakes", "moves", "threads", "snapshots",
@@ -16,7 +17,6 @@ SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "ca
             "largest_blocks", "keys", "late peaks")
 MOST_LEAKS, MOST_STACKS, MOST_PARTS, MOST_BLOCKS = 100, 2048, 1024, 100  # in a list
 MOST_PLAIN = 10  # blocks of which the host has said nothing
-WALL_AT_0 = 1_800_000_000_123_456_700  # of play.c: ns since 1970 when the clock is 0
 
 
 def moment(ledger, ns):

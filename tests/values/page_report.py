@@ -11,7 +11,8 @@ import text_report
 from books import Between
 from phases import KINDS
 
-TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: leaks in a line", "text: peaks in a line",
+TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: full devices", "text: leaks in a line",
+                 "text: growth in a line", "text: peaks in a line",
                  "text: holders",
                  "text: anomalies", "text: mistakes", "text: troubles", "text: pools", "text: devices")
 SUBJECTS = TEXT_SUBJECTS + ("policy",) + tuple(s for s in json_report.SUBJECTS
@@ -58,6 +59,8 @@ def expected(ledger):
 def compare_text(ledger, text, check):
     report = text_report.Report(ledger, page=True)
     report.verdicts()
+    for subject, sentence in report.sentences:
+        report.put(subject, sentence)
     report.devices(len(ledger.devices))
     found = text.split("\n")
     check.same("text: devices", "the last line", "", found.pop())

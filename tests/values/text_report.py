@@ -10,16 +10,18 @@ from notation import PID, address, average, bytes_text, fixed, ns_text, percent_
 from phases import highest
 from script import ANY, TYPES, Device
 
-SUBJECTS = ("header", "out of memory", "limits", "leaks in a line", "peaks in a line", "holders",
+SUBJECTS = ("header", "out of memory", "limits", "full devices", "leaks in a line", "growth in a line", "peaks in a line", "holders",
             "anomalies",
             "labels", "devices", "bar", "capacity", "tags", "sites", "stacks", "blocks",
-            "balance", "peaks", "troubles", "pools", "rates", "ages", "mistakes", "snapshots", "scopes",
+            "balance", "peaks", "troubles", "pools", "rates", "ages", "mistakes", "snapshots", "growth", "scopes",
             "leaks", "routes", "accounts", "streams", "modules")
 VERDICTS = {  # head, tone, subject
     "out_of_memory": ("out of memory", "bad", "out of memory"),
     "over_limit": ("over a limit", "bad", "limits"),
+    "full": ("nearly full", "bad", "full devices"),
     "leaks": ("leaks since mark", "bad", "leaks in a line"),
-    "peak": ("held the peak", "", "peaks in a line"),
+    "growth": ("growth", "odd", "growth in a line"),
+    "peak": ("peak", "", "peaks in a line"),
     "holders": ("biggest holder", "", "holders"),
     "anomalies": ("anomalies and drops", "odd", "anomalies"),
     "mistakes": ("mistakes", "odd", "mistakes"),
@@ -29,11 +31,28 @@ NAME = 60  # characters of a name that are shown
 FIRST_DEVICES, FIRST_PHYSICAL, FIRST_TAGS, FIRST_SITES = 4, 2, 3, 3  # lines on the first screen
 FIRST_STACKS, FIRST_BLOCKS = 5, 2
 CALLERS = 3  # of a site
-TOP_TAGS, TOP_SITES, LEAKS, LEAK_GROUPS, FRAMES, COLUMNS = 64, 50, 20, 3, 5, 60
+TOP_TAGS, TOP_SITES, LEAKS, LEAK_GROUPS, FRAMES, BAR = 64, 50, 20, 3, 5, 48
+FIRST_SENTENCES, ANOMALIES = 4, 6  # on the first screen; in a sentence
+COLUMNS, INDENT = 100, 8  # of the first screen; of a line that goes on
+WALL_AT_0 = 1_800_000_000_123_456_700  # of play.c: ns since 1970 when the clock is 0
 
 
 def name(text):
     return shown(text, NAME)
+
+
+def broken(line):
+    """A line of the first screen: where it is too long it goes on in the next."""
+    lines, at = [], ""
+    for blanks, word in re.findall("( *)([^ ]+)", line):
+        while word:
+            piece, word = word[:COLUMNS - INDENT], word[COLUMNS - INDENT:]
+            if at and len(at) + len(blanks) + len(piece) > COLUMNS:
+                lines.append(at)
+                at, blanks = "", " " * INDENT
+            at += blanks + piece
+            blanks = ""
+    return lines + [at]
 
 
 def on_page(text):
@@ -110,6 +129,8 @@ class Report:
 
     def __init__(self, ledger, page=False):
         self.ledger, self.lines, self.page, self.answers = ledger, [], page, []
+        self.first = False  # on the first screen
+        self.sentences = []  # those of the verdicts, each with its subject
         self.capacities = ledger.capacity_lines()
         self.by_peak = sorted(ledger.devices, key=lambda d: -d.peak)
         self.tag_lines = ledger.tag_lines()
@@ -118,7 +139,9 @@ class Report:
         self.lost = bool(ledger.anomalies().get("dropped_allocs"))  # the totals are too low
 
     def put(self, subject, *lines):
-        self.lines += [(subject, on_page(line) if self.page else line) for line in lines]
+        for line in lines:
+            self.lines += [(subject, on_page(part) if self.page else part)
+                           for part in (broken(line) if self.first else [line])]
 
     def more(self, subject, have, shown_lines, what, left=None):
         if shown_lines < have:
@@ -128,7 +151,7 @@ class Report:
     # -- the verdicts --
 
     def verdict(self, kind, parts):
-        """One line for up to four devices: "head, cpu: this; cuda:0: that; and 2 more, 1 GiB"."""
+        """A sentence for each of up to four devices, "head, cpu: this", and one for the others."""
         if not parts:
             return
         head, tone, subject = VERDICTS[kind]
@@ -140,12 +163,11 @@ class Report:
         self.answers.append({
             "kind": kind, "tone": tone, "head": head, "more": len(parts[FIRST_DEVICES:]), "more_bytes": left,
             "parts": parts[:FIRST_DEVICES]})
-        line = "; ".join(("%s: " % part.device if part.device else "") + part.text
-                         for part in parts[:FIRST_DEVICES])
+        for part in parts[:FIRST_DEVICES]:
+            self.sentences.append((subject, head + (", %s: " % part.device if part.device else ": ") + part.text))
         if len(parts) > FIRST_DEVICES:
-            line += "; and %d more" % (len(parts) - FIRST_DEVICES)
-        line += ", " + bytes_text(left) if left else ""
-        self.put(subject, head + (", " if parts[0].device else ": ") + line)
+            self.sentences.append((subject, "%s: and %d more%s" % (
+                head, len(parts) - FIRST_DEVICES, ", " + bytes_text(left) if left else "")))
 
     def out_of_memory(self):
         parts = []
@@ -154,6 +176,9 @@ class Report:
             if not oom or not device.count["oom_failures"]:
                 continue
             at = " at " + site_name(oom.site) if oom.site else ""
+            total = next((line.total for line in self.capacities if line.physical is device.physical), None)
+            if total is not None and oom.used is not None and oom.used + oom.bytes > total:
+                at += ", %s short" % bytes_text(oom.used + oom.bytes - total)
             parts.append(Part(device.name, "%s wanted with %s live%s, %d failed" % (
                 bytes_text(oom.bytes), bytes_text(oom.live), at, device.count["oom_failures"]),
                 site=oom.site))
@@ -172,6 +197,58 @@ class Report:
                 parts.append(Part(account.device.name, "account %s %s of %s" % (
                     name(account.name), bytes_text(account.bytes), bytes_text(account.limit))))
         self.verdict("over_limit", parts)
+
+    def full_devices(self):
+        parts = []
+        for line in self.capacities:
+            if line.total is None or line.free > line.total // 20:
+                continue
+            part = Part(str(line.physical.device), "%s of %s free" % (bytes_text(line.free), bytes_text(line.total)))
+            if line.others is not None and line.others > line.self:
+                if line.processes:
+                    pid, count = line.processes[0]
+                    part.text += "; process %d %s holds %s" % (pid, self.ledger.process_name(pid) or "", bytes_text(count))
+                else:
+                    part.text += "; other processes hold " + bytes_text(line.others)
+            held = [h for d in self.ledger.devices if d.physical is line.physical for h in self.tag_holders(d)]
+            if any(h[0].startswith("tag ") for h in held):
+                words, count, part.tag = max(held, key=lambda h: h[1])
+                part.text += "; %s holds %s" % (words, bytes_text(count))
+            parts.append(part)
+        self.verdict("full", parts)
+
+    def ended(self, device):
+        """Less than a quarter of the peak is left."""
+        return device.live < device.peak // 4
+
+    def growth_lines(self):
+        parts, lines = [], self.ledger.growth()
+        for device in self.by_peak:
+            fastest = {}
+            for line in lines[:20]:
+                if line[5] is device:
+                    fastest.setdefault(line[4], line)
+            site = fastest.get("sites")
+            site = site if site and site[6] else None
+            most = fastest.get("tags") or site or fastest.get("devices")
+            if not most or self.ended(device):
+                continue
+            rate, first, _, _, kind, _, row = most
+            part = Part(device.name, "it grows", rate)
+            if kind == "tags":
+                part.text, part.tag = (("tag %s grows" % name(row.subject), row.subject) if row
+                                       else ("untagged grows", None))
+            elif kind == "sites":
+                part.text, part.site = "site %s grows" % site_name(row.subject), row.subject
+            ns = WALL_AT_0 + self.ledger.started + self.ledger.snapshots_shown()[first].time
+            seconds = ns // 10 ** 9 % 86400
+            part.text += " by %s a minute since %02d:%02d:%02d UTC" % (
+                bytes_text(rate), seconds // 3600, seconds // 60 % 60, seconds % 60)
+            if kind == "tags" and site:
+                part.site = site[6].subject
+                part.text += ", %s of it at %s" % (share(site[0], rate), site_name(part.site))
+            parts.append(part)
+        self.verdict("growth", parts)
 
     def leak_line(self):
         found = self.ledger.leaks()
@@ -202,20 +279,21 @@ class Report:
         parts = []
         for device in self.by_peak:
             held = device.holders
-            if not held or device.live >= device.peak // 4:
+            if not self.ended(device):
                 continue
-            tags = [] if [tag for tag, _ in held.tags] == [None] else held.tags
-            words, part = [], Part(device.name, "")
+            part = Part(device.name, bytes_text(device.peak))
+            tags = held.tags if held and [tag for tag, _ in held.tags] != [None] else []
             if tags:
-                tag, count = max(tags, key=lambda t: t[1])
-                words.append("%s %s" % ("untagged" if tag is None else "tag " + name(tag), share(count, held.bytes)))
-                part.tag = tag
-            if held.sites:
+                part.tag, count = max(tags, key=lambda t: t[1])
+                part.text += ", %s %s" % ("untagged" if part.tag is None else "tag " + name(part.tag),
+                                          share(count, held.bytes))
+            if held and held.sites:
                 part.site, count = held.sites[0]
-                words.append("site %s %s" % (site_name(part.site), share(count, held.bytes)))
-            part.text = ", ".join(words) + " of " + bytes_text(held.bytes)
-            part.text += ", noted below the peak of " + bytes_text(device.peak) if held.bytes < device.peak else ""
-            parts += [part] if words else []
+                part.text += ", site %s %s" % (site_name(part.site), share(count, held.bytes))
+            if (tags or held and held.sites) and held.bytes < device.peak - device.peak // 64:
+                part.text += " of " + bytes_text(held.bytes)
+            part.text += "; %s left" % bytes_text(device.live)
+            parts.append(part)
         self.verdict("peak", parts)
 
     def holders(self):
@@ -227,14 +305,18 @@ class Report:
                 parts.append(part)
         self.verdict("holders", parts)
 
-    def holders_of(self, device):
+    def tag_holders(self, device):
+        """Who holds a device by tag, the largest first: (words, bytes, tag)."""
         ledger, live = self.ledger, device.live
         by_tag = [("tag " + name(r.subject), r.live, r.subject)
                   for r in ledger.tags if r.device is device]
         arena = ledger.arena_untagged(device)
         by_tag.append(("untagged", live - arena - sum(h[1] for h in by_tag), None))
-        by_tag = sorted([h for h in by_tag + [("arenas", arena, None)] if h[1] > 0],
-                        key=lambda holder: -holder[1])
+        return sorted([h for h in by_tag + [("arenas", arena, None)] if h[1] > 0],
+                      key=lambda holder: -holder[1])
+
+    def holders_of(self, device):
+        ledger, live, by_tag = self.ledger, device.live, self.tag_holders(device)
         site = (ledger.top(ledger.sites, device) or [None])[0]
         largest, held = (site.subject, site.live) if site else (None, 0)
         where = site_name(largest)
@@ -248,7 +330,7 @@ class Report:
         if held and not (arena and where == "(arena)"):
             parts.append("site %s %s" % (where, share(held, live)))
             part.site = largest
-        part.text = ", ".join(parts) if live else ""
+        part.text = ", ".join(parts) if live and not self.ended(device) else ""
         return part
 
     def counts(self, device):
@@ -268,7 +350,8 @@ class Report:
         found = [(d.name, self.counts(d)) for d in self.by_peak] + [("all", own)]
         found = [(where, counts) for where, counts in found if counts]
         found = sorted(found, key=lambda part: self.weight(part[1]), reverse=True)
-        self.verdict("anomalies", [Part(where, self.listed(counts)) for where, counts in found])
+        self.verdict("anomalies", [Part(where, self.listed(counts[:ANOMALIES]) + (
+            ", %d others" % len(counts[ANOMALIES:]) if counts[ANOMALIES:] else "")) for where, counts in found])
 
     def mistake_line(self):
         parts = []
@@ -309,9 +392,11 @@ class Report:
     def verdicts(self):
         self.out_of_memory()
         self.over_limits()
+        self.full_devices()
         self.leak_line()
         if self.lost:
             self.anomaly_line()
+        self.growth_lines()
         self.held_the_peak()
         self.holders()
         if not self.lost:
@@ -323,14 +408,14 @@ class Report:
     # -- tables of the first screen --
 
     def device_line(self, where, stats):
-        return (padded(str(where), 16) + size(stats["allocated"], 12) + size(stats["peak"], 12) +
-                number(stats["live_blocks"], 11) + number(stats["allocs"], 12) +
-                number(stats["frees"], 12) + size(stats["total_allocated"], 14))
+        return (padded(str(where), 12) + size(stats["allocated"], 12) + size(stats["peak"], 12) +
+                number(stats["live_blocks"], 10) + number(stats["allocs"], 11) +
+                number(stats["frees"], 11) + size(stats["total_allocated"], 12))
 
     def devices(self, most):
         ledger = self.ledger
-        self.put("devices", "", "device                  live        peak     blocks      allocs"
-                 "       frees  allocated in all")
+        self.put("devices", "", "device              live        peak    blocks     allocs      frees"
+                 "   allocated")
         for device in self.by_peak[:most]:
             line = self.device_line(device.name, device.stats())
             line += "  " + name(device.label) if device.label else ""
@@ -345,7 +430,7 @@ class Report:
                 sums = {key: sum(s[key] or 0 for s in of_type) for key in of_type[0]}
                 self.put("devices", self.device_line(Device(type, ANY), sums))
         self.put("devices", self.device_line("all", self.total) +
-                 "  (peak: a sum, not of one moment)")
+                 "  (peaks added up)")
 
     def bar(self):
         """A line of blocks: the live bytes of the snapshots, over the time between the first and
@@ -356,8 +441,8 @@ class Report:
         first, last = snapshots[0].time, snapshots[-1].time
         span, most = last - first + 1, max(s.live for s in snapshots)
         steps, level, left = "", 0, list(snapshots)
-        for column in range(COLUMNS):
-            end = first + span // COLUMNS * (column + 1) + span % COLUMNS * (column + 1) // COLUMNS
+        for column in range(BAR):
+            end = first + span // BAR * (column + 1) + span % BAR * (column + 1) // BAR
             here = []
             while left and left[0].time < end:
                 here.append(left.pop(0).live)
@@ -370,27 +455,22 @@ class Report:
     def capacity(self, most):
         if not self.capacities:
             return
-        self.put("capacity", "", "capacity               total        used        free        self"
-                 "   this process      others       limit        held")
+        self.put("capacity", "", "capacity           total        free        self     process"
+                 "      others       limit        held")
         for line in self.capacities[:most]:
-            text = padded(str(line.physical.device), 16)
-            text += "".join(size(v, 12) for v in (line.total, line.used, line.free, line.self))
-            text += size(line.rest, 15) + size(line.others, 12)
-            text += size(line.physical.limit or None, 12) + size(line.physical.held, 12)
-            if line.age is not None and line.age > 10 ** 9:
-                text += "  sampled %s ago" % ns_text(line.age)
-            self.put("capacity", text)
+            text = padded(str(line.physical.device), 12)
+            text += "".join(size(v, 12) for v in (line.total, line.free, line.self, line.rest, line.others))
+            self.put("capacity", text + size(line.physical.limit or None, 12) + size(line.physical.held, 12))
         self.more("capacity", len(self.capacities), most, "physical device")
 
     def tags(self, most):
         if not self.tag_lines:
             return
-        self.put("tags", "", "tag                     live        peak     blocks    expected"
-                 "    variance  device")
+        self.put("tags", "", "        live        peak    blocks    expected    variance  tag")
         for tag in self.tag_lines[:most]:
-            self.put("tags", padded(name(tag.name), 16) + size(tag.live, 12) + size(tag.peak, 12) +
-                     number(tag.blocks, 11) + size(tag.expected, 12) +
-                     difference(tag.variance, 12) + "  " + tag.device.name)
+            on = " on " + tag.device.name if len(self.ledger.devices) > 1 else ""
+            self.put("tags", size(tag.live, 12) + size(tag.peak, 12) + number(tag.blocks, 10) +
+                     size(tag.expected, 12) + difference(tag.variance, 12) + "  " + name(tag.name) + on)
         self.more("tags", len(self.tag_lines), most, "tag",
                   sum(tag.live for tag in self.tag_lines[most:]))
 
@@ -436,12 +516,12 @@ class Report:
         rows = self.ledger.stacks_shown()
         if not rows:
             return
-        self.put("stacks", "", "        live%s        peak     at peak      allocs   allocated  hottest "
-                 "stacks%s: %d of %d%s%s" % ("       error" if self.sampled else "",
-                                   " at the peak" if self.ledger.by_peak(self.total) else "",
-                                   min(len(rows), FIRST_STACKS), len(rows), self.estimates(),
-                                   "; error is the standard error of live, -: no sample lives"
-                                   if self.sampled else ""))
+        self.put("stacks", "", "hottest stacks%s: %d of %d%s%s" % (
+            " at the peak" if self.ledger.by_peak(self.total) else "", min(len(rows), FIRST_STACKS), len(rows),
+            self.estimates(),
+            "; error: the standard error of live, -: no sample lives" if self.sampled else ""))
+        self.put("stacks", "        live%s        peak     at peak      allocs   allocated" % (
+            "       error" if self.sampled else ""))
         for row in rows[:FIRST_STACKS]:
             error = size(0 if row.live else None, 12) if self.sampled else ""
             self.put("stacks", size(row.live, 12) + error + size(row.peak, 12) +
@@ -506,6 +586,8 @@ class Report:
                 -line.unaccounted)
         else:
             text += " + unaccounted " + bytes_text(line.unaccounted)
+        if line.age is not None and line.age > 10 ** 9:
+            text += ", sampled %s ago" % ns_text(line.age)
         self.put("balance", text)
         if line.processes:
             held = []
@@ -728,14 +810,31 @@ class Report:
             self.put("streams", size(sum(s.bytes for s in rest), 12) +
                      number(sum(s.blocks for s in rest), 12) + "  on others")
 
+    def growth(self):
+        lines = self.ledger.growth()
+        if lines:
+            self.put("growth", "", "growth: by 1 MiB a minute or 1 % of the capacity, by a line through at least 8 "
+                     "snapshots with R2 >= 0.8", "    a minute   snapshots       since       R2")
+        for rate, first, points, fit, kind, device, row in lines[:20]:
+            what = {"tags": "  tag " + (name(row.subject) if row else "(untagged)") if kind == "tags" else "",
+                    "sites": "  site " + site_name(row and row.subject) if kind == "sites" else ""}.get(kind, "")
+            self.put("growth", size(rate, 12) + number(points, 12) +
+                     ns_text(self.ledger.snapshots_shown()[first].time).rjust(12) + "    " +
+                     fixed(int(fit * 1000 + 0.5), 3) + what + "  " + device.name)
+        self.more("growth", len(lines), 20, "line")
+
     # -- the whole --
 
     def first_screen(self):
-        ledger = self.ledger
+        ledger, self.first = self.ledger, True
         up = (ledger.now - ledger.started) // 100_000_000
         self.put("header", "MemLord %s  pid %d  up %s s  its own memory %s" % (
             ledger.version, PID, fixed(up, 1), bytes_text(ledger.own["TEXT"])))
         self.verdicts()
+        for subject, sentence in self.sentences[:FIRST_SENTENCES]:
+            self.put(subject, sentence)
+        if len(self.sentences) > FIRST_SENTENCES:
+            self.put("header", "... and %s below" % more_of(len(self.sentences) - FIRST_SENTENCES, "sentence"))
         if ledger.labels:
             self.put("labels", "labels: " + shown(ledger.labels))
         if not ledger.devices:
@@ -751,8 +850,10 @@ class Report:
         self.in_full()
 
     def in_full(self):
-        ledger = self.ledger
+        ledger, self.first = self.ledger, False
         self.put("header", "", "---- in full ----")
+        for subject, sentence in self.sentences[FIRST_SENTENCES:]:
+            self.put(subject, sentence)
         if len(ledger.devices) > FIRST_DEVICES:
             self.devices(len(ledger.devices))
         if len(self.capacities) > FIRST_PHYSICAL:
@@ -771,6 +872,7 @@ class Report:
         self.anomalies("all", self.counts(None))
         self.mistakes()
         self.snapshots()
+        self.growth()
         self.scopes()
         self.leaks()
         self.routes()

@@ -1724,15 +1724,15 @@ function showDevices(p, body) {
 
 // These records are bounded, so they are overwritten or thinned out. That is no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
-const TOLD = new Map([['leaks', 'leaks'], ['peak', 'peak'], ['mistakes', 'mistakes']]); // the sections that kinds of verdicts lead to; the other kinds lead to the devices
+const TOLD = new Map([['leaks', 'leaks'], ['peak', 'peak'], ['growth', 'memory'], ['mistakes', 'mistakes']]); // the sections that kinds of verdicts lead to; the other kinds lead to the devices
 
 /* Returns the words of a part of a verdict, with its tag and its site as links if they are not cut. A tag
-   stands first, after the word 'tag'. A site stands after 'site', 'at' or two spaces. */
+   stands after the word 'tag', before the site. A site stands after 'site', 'at' or two spaces. */
 function linked(part) {
     const words = text(part.text, 2000), tag = text(part.tag), site = siteText(part.site).replace('  ', ' ');
-    const end = tag && words.startsWith(`tag ${tag} `) ? 4 + tag.length : 0;
+    const from = tag ? (' ' + words).indexOf(` tag ${tag} `) + 4 : 3, end = from > 3 ? from + tag.length : 0;
     const at = most(['site ', 'at ', '  '].filter(before => site && words.includes(before + site)), before => words.lastIndexOf(before + site) + before.length);
-    const out = end ? ['tag ', link(tag, 'tags', 'tag', tag)] : [];
+    const out = end ? [words.slice(0, from), link(tag, 'tags', 'tag', tag)] : [];
     if (at <= end) return [...out, words.slice(end)];
     return [...out, words.slice(end, at), link(site, 'sites', 'site', siteKey(part.site)), words.slice(at + site.length)];
 }
@@ -1744,11 +1744,11 @@ const older = raw => `written by MemLord ${text(raw.version, 20) || '(unknown)'}
 function verdicts(p) {
     if (!Array.isArray(p.raw.verdicts)) return [['odd', `This profile was ${older(p.raw)}.`]];
     return [].concat(...objs(p.raw.verdicts).map(v => {
-        const head = text(v.head), tone = v.tone === 'bad' || v.tone === 'odd' ? v.tone : '';
-        const list = objs(v.parts).map(part => [tone, link(head.slice(0, 1).toUpperCase() + head.slice(1), TOLD.get(v.kind) || 'devices'),
+        const words = text(v.head), tone = v.tone === 'bad' || v.tone === 'odd' ? v.tone : '';
+        const head = words.slice(0, 1).toUpperCase() + words.slice(1);
+        const list = objs(v.parts).map(part => [tone, link(head, TOLD.get(v.kind) || 'devices'),
             typeof part.device === 'string' ? `, ${text(part.device)}: ` : ': ', ...linked(part)]);
-        if (zero(v.more) && list.length) list[list.length - 1].push(` … and ${count(v.more)} more${zero(v.more_bytes) ? ', ' + bytes(v.more_bytes) : ''}`);
-        return list;
+        return zero(v.more) ? [...list, [tone, `${head}: and ${count(v.more)} more${zero(v.more_bytes) ? ', ' + bytes(v.more_bytes) : ''}`]] : list;
     }));
 }
 
@@ -1802,10 +1802,10 @@ const DRAW = Object.assign({ overview: showOverview, devices: showDevices, flame
 
 /* Draws a section. If that fails, the section says so, and the other sections are drawn all the same. */
 function drawSection(id, p) {
-    const section = $(id), body = section.querySelector('.body');
+    const section = $(id), body = section.querySelector('.body'), charts = view.charts.length;
     try {
         section.hidden = !DRAW[id](p, body);
-        redraw();
+        if (view.charts.length > charts) redraw();
     } catch (error) {
         fill(body, el('p.soft', 'This section could not be drawn: ' + text(error.message)));
         section.hidden = false;

@@ -15,10 +15,11 @@ static void read_environment(void) {
 }
 
 static void begin_recording(void) {
-    unsigned long events = number_of("MEMLORD_EVENTS");
-    unsigned long snapshots = number_of("MEMLORD_SNAPSHOTS");
+    const unsigned long events = number_of("MEMLORD_EVENTS");
+    const char *text = getenv("MEMLORD_SNAPSHOTS");
+    const uint32_t ms = (uint32_t)number_of("MEMLORD_SNAPSHOTS");
     if (events) (void)memlord_events_start(lord, events);
-    if (snapshots) (void)memlord_snapshots_start(lord, (uint32_t)snapshots);
+    if (!text || strcmp(text, "0")) (void)memlord_snapshots_start(lord, ms > 10 ? ms : 10);
 }
 
 static void write_report(void) {
