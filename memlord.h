@@ -27492,6 +27492,9 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
 /* Writes the process that a report is of, as in "sort, pid 4242 on a1, since
    2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
 MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
+/* Writes the members of JSON that say which process a report is of, and when its ledger was
+   made. */
+MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
@@ -28124,6 +28127,14 @@ MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw) {
     mli_put_str(o, " s");
 }
 
+MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
+    const char *program = *r->who.program ? r->who.program : NULL;
+    const char *host = *r->who.host ? r->who.host : NULL;
+    mli_jsonf(r->o, ",'program':%s,'host':%s,'pid':%ju,'started_at':'", program, host, mli_pid());
+    mli_put_time(r->o, r->lord->started_wall, 0);
+    mli_jsonf(r->o, "','uptime_ns':%ju", r->uptime);
+}
+
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
     mli_verdict_writer w;
     memset(&w, 0, sizeof w);
@@ -28677,8 +28688,6 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
    none. */
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
-/* Writes the members that say which process a report is of, and when its ledger was made. */
-MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
@@ -28722,18 +28731,6 @@ static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) 
     mli_jsonf(o, ",%s:'", name);
     mli_put_time(o, wall, 0);
     mli_put_str(o, "\"");
-}
-
-/* Writes a text, or null if it is not known. */
-static MLI_COLD void mli_json_known(mli_out *o, const char *name, const char *text) {
-    mli_jsonf(o, ",%s:%s", name, *text ? text : NULL);
-}
-MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
-    mli_json_known(r->o, "program", r->who.program);
-    mli_json_known(r->o, "host", r->who.host);
-    mli_json_u64(r->o, "pid", mli_pid());
-    mli_json_time(r->o, "started_at", r->lord->started_wall);
-    mli_json_u64(r->o, "uptime_ns", r->uptime);
 }
 
 static void mli_json_metadata(mli_report *r) {

@@ -631,6 +631,14 @@ MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw) {
     mli_put_str(o, " s");
 }
 
+MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
+    const char *program = *r->who.program ? r->who.program : NULL;
+    const char *host = *r->who.host ? r->who.host : NULL;
+    mli_jsonf(r->o, ",'program':%s,'host':%s,'pid':%ju,'started_at':'", program, host, mli_pid());
+    mli_put_time(r->o, r->lord->started_wall, 0);
+    mli_jsonf(r->o, "','uptime_ns':%ju", r->uptime);
+}
+
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
     mli_verdict_writer w;
     memset(&w, 0, sizeof w);

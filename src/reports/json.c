@@ -61,18 +61,6 @@ static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) 
     mli_put_str(o, "\"");
 }
 
-/* Writes a text, or null if it is not known. */
-static MLI_COLD void mli_json_known(mli_out *o, const char *name, const char *text) {
-    mli_jsonf(o, ",%s:%s", name, *text ? text : NULL);
-}
-MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
-    mli_json_known(r->o, "program", r->who.program);
-    mli_json_known(r->o, "host", r->who.host);
-    mli_json_u64(r->o, "pid", mli_pid());
-    mli_json_time(r->o, "started_at", r->lord->started_wall);
-    mli_json_u64(r->o, "uptime_ns", r->uptime);
-}
-
 static void mli_json_metadata(mli_report *r) {
     memlord *lord = r->lord;
     size_t i;

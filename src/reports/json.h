@@ -9,8 +9,6 @@
 #include "reports/capture.h"
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
-/* Writes the members that say which process a report is of, and when its ledger was made. */
-MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
