@@ -2469,7 +2469,8 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
     X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
     X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")           \
     X(FOLDED_PEAK, "peak.folded", "as FOLDED: what each stack held at its device's peak")     \
-    X(FOLDED_ALLOCATED, "allocated.folded", "as FOLDED: what each stack has allocated")
+    X(FOLDED_ALLOCATED, "allocated.folded", "as FOLDED: what each stack has allocated")   \
+    X(TIMELINE, "timeline.csv", "live bytes by device and tag over the snapshots, for a spreadsheet")
 
 typedef enum memlord_format {
     MEMLORD_FORMAT_TEXT = 0,              /* a table for people; the first 25 lines tell most of
@@ -2491,6 +2492,8 @@ typedef enum memlord_format {
                                              script */
     MEMLORD_FORMAT_FOLDED_PEAK = 10,      /* as FOLDED: what each stack held at its device's peak */
     MEMLORD_FORMAT_FOLDED_ALLOCATED = 11, /* as FOLDED: what each stack has allocated */
+    MEMLORD_FORMAT_TIMELINE = 12,         /* live bytes by device and tag over the snapshots, for a
+                                             spreadsheet */
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
@@ -32967,6 +32970,7 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r);
 
 MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r);
 #endif
 
 /* ---------------------------------------------------------------------- src/reports/tables.c -- */
@@ -33389,6 +33393,39 @@ MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
                       "flags,file,line,function,part_offset,part_bytes,stream\r\n");
     if (mli_map_each(r->lord, &all, mli_csv_block, r, NULL)) r->result = MEMLORD_E_NOMEM;
 }
+
+/* -- TIMELINE, a CSV file with the snapshots --
+   Each snapshot has lines for each device: one for each of the largest tags, and a last one without
+   a tag, for the rest. So the live bytes of the lines of a device add up to its own. Every line has
+   the peak of its device until then. */
+
+static MLI_COLD void mli_timeline_line(mli_report *r, const mli_snapshot *s, uint32_t dev,
+                                       const char *tag, uint64_t bytes) {
+    mli_put_fixed(r->o, s->time, 9);
+    mli_putf(r->o, ",%i", mli_report_device(r, dev));
+    mli_csv_text(r->o, tag);
+    mli_putf(r->o, ",%ju,%ju\r\n", bytes, mli_snapshot_devices(s)[dev - 1].peak);
+}
+static MLI_COLD void mli_timeline_device(mli_report *r, const mli_snapshot *s, uint32_t dev) {
+    uint64_t rest = mli_snapshot_devices(s)[dev - 1].live;
+    uint32_t i, n;
+    const mli_holding *held = mli_snapshot_holdings(s, dev, MLI_BOOK_TAG, &n);
+    for (i = 0; i < n; i++) {
+        const uint32_t row = held[i].row;
+        if (!row || row > r->tags) continue; /* the tag was added since the capture */
+        mli_timeline_line(r, s, dev, (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, row)->subject,
+                          held[i].bytes);
+        mli_take_off(&rest, held[i].bytes);
+    }
+    mli_timeline_line(r, s, dev, NULL, rest);
+}
+MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
+    uint32_t i, dev;
+    mli_put_str(r->o, "seconds,device,tag,live,peak\r\n");
+    for (i = 0; i < r->snapshots; i++)
+        for (dev = 1; dev <= r->snapshot[i]->devices && dev <= r->devices; dev++)
+            mli_timeline_device(r, r->snapshot[i], dev);
+}
 #endif
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
@@ -33756,11 +33793,13 @@ typedef struct mli_writer {
 #define MLI_WRITER_PROMETHEUS MLI_WRITER_NONE
 #define MLI_WRITER_MEMORY_VIZ MLI_WRITER_NONE
 #define MLI_WRITER_CSV MLI_WRITER_NONE
+#define MLI_WRITER_TIMELINE MLI_WRITER_NONE
 #else
 #define MLI_WRITER_TRACE {mli_trace, 0}
 #define MLI_WRITER_PROMETHEUS {mli_prometheus, 0}
 #define MLI_WRITER_MEMORY_VIZ {mli_memory_viz, 0}
 #define MLI_WRITER_CSV {mli_csv, 0}
+#define MLI_WRITER_TIMELINE {mli_timeline, 0}
 #endif
 
 static const mli_writer mli_writers[MEMLORD_FORMAT_COUNT] = {
@@ -33808,7 +33847,8 @@ struct mli_saving_state {
    that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
-    if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
+    if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
+    if (!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
     r->present = mli_snapshot_new(lord, NULL, 1);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;

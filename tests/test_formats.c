@@ -449,6 +449,7 @@ static void read_format(memlord_format format, const test_text *text, reading *r
     case MEMLORD_FORMAT_FOLDED_ALLOCATED: read_folded(text, r); break;
     case MEMLORD_FORMAT_MEMORY_VIZ: read_memory_viz(text, r); break;
     case MEMLORD_FORMAT_CSV: read_csv(text, r); break;
+    case MEMLORD_FORMAT_TIMELINE: EXPECT(!strncmp(text->data, "seconds,", 8)); break;
     default: read_trace(text, r); break;
     }
 }
@@ -1585,8 +1586,35 @@ static void writing_again_takes_no_more_memory(void **state) {
     assert_int_equal(t->heap.bytes, before);
 }
 
+/* -- TIMELINE -- */
+
+static void a_timeline_without_snapshots_has_its_names_alone(void **state) {
+    test_text text = written(test_lord(state), MEMLORD_FORMAT_TIMELINE);
+    assert_string_equal(text.data, "seconds,device,tag,live,peak\r\n");
+    free(text.data);
+}
+static void a_timeline_has_a_line_for_each_tag_and_for_the_rest(void **state) {
+    test_case *t = (test_case *)*state;
+    test_text text;
+    assert_ok(memlord_tag_begin(t->lord, "=cmd \"x\"\n,"));
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_tag_end(t->lord));
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x2000, 7, NULL));
+    assert_ok(memlord_checkpoint(t->lord, "a"));
+    t->now -= 1; /* a clock that goes back */
+    assert_ok(memlord_free(t->lord, cuda(0), 0x2000, NULL));
+    assert_ok(memlord_checkpoint(t->lord, "b"));
+    text = written(t->lord, MEMLORD_FORMAT_TIMELINE);
+    assert_true(count_of(&text, ",cuda:0,\"'=cmd \"\"x\"\"\xef\xbf\xbd" "0a,\",100,107\r\n"));
+    assert_true(count_of(&text, ",cuda:0,,7,107\r\n"));
+    assert_true(count_of(&text, ",cuda:0,,0,107\r\n"));
+    free(text.data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(a_timeline_without_snapshots_has_its_names_alone),
+        TEST_FAKES(a_timeline_has_a_line_for_each_tag_and_for_the_rest),
         TEST_SITES(live_bytes_are_the_ledgers),
         TEST_SITES(every_statistic_is_a_metric_of_its_device),
         TEST_FAKES(a_place_is_free_self_and_unaccounted),

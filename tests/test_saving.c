@@ -470,6 +470,7 @@ static void the_end_of_a_name_tells_its_format(void **state) {
                  {"a.heaptrack", MEMLORD_FORMAT_HEAPTRACK}, {"a.folded", MEMLORD_FORMAT_FOLDED},
                  {"a.peak.folded", MEMLORD_FORMAT_FOLDED_PEAK},
                  {"a.allocated.folded", MEMLORD_FORMAT_FOLDED_ALLOCATED},
+                 {"a.timeline.csv", MEMLORD_FORMAT_TIMELINE},
                  {"a.live.folded", MEMLORD_FORMAT_FOLDED},
                  {"a.pickle", MEMLORD_FORMAT_MEMORY_VIZ}, {"a.csv", MEMLORD_FORMAT_CSV},
                  {".csv", MEMLORD_FORMAT_CSV},            {"trace.json", MEMLORD_FORMAT_JSON},

@@ -30,7 +30,8 @@ struct mli_saving_state {
    that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
-    if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
+    if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
+    if (!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
     r->present = mli_snapshot_new(lord, NULL, 1);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;

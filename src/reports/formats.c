@@ -40,11 +40,13 @@ typedef struct mli_writer {
 #define MLI_WRITER_PROMETHEUS MLI_WRITER_NONE
 #define MLI_WRITER_MEMORY_VIZ MLI_WRITER_NONE
 #define MLI_WRITER_CSV MLI_WRITER_NONE
+#define MLI_WRITER_TIMELINE MLI_WRITER_NONE
 #else
 #define MLI_WRITER_TRACE {mli_trace, 0}
 #define MLI_WRITER_PROMETHEUS {mli_prometheus, 0}
 #define MLI_WRITER_MEMORY_VIZ {mli_memory_viz, 0}
 #define MLI_WRITER_CSV {mli_csv, 0}
+#define MLI_WRITER_TIMELINE {mli_timeline, 0}
 #endif
 
 static const mli_writer mli_writers[MEMLORD_FORMAT_COUNT] = {

@@ -432,4 +432,37 @@ MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
                       "flags,file,line,function,part_offset,part_bytes,stream\r\n");
     if (mli_map_each(r->lord, &all, mli_csv_block, r, NULL)) r->result = MEMLORD_E_NOMEM;
 }
+
+/* -- TIMELINE, a CSV file with the snapshots --
+   Each snapshot has lines for each device: one for each of the largest tags, and a last one without
+   a tag, for the rest. So the live bytes of the lines of a device add up to its own. Every line has
+   the peak of its device until then. */
+
+static MLI_COLD void mli_timeline_line(mli_report *r, const mli_snapshot *s, uint32_t dev,
+                                       const char *tag, uint64_t bytes) {
+    mli_put_fixed(r->o, s->time, 9);
+    mli_putf(r->o, ",%i", mli_report_device(r, dev));
+    mli_csv_text(r->o, tag);
+    mli_putf(r->o, ",%ju,%ju\r\n", bytes, mli_snapshot_devices(s)[dev - 1].peak);
+}
+static MLI_COLD void mli_timeline_device(mli_report *r, const mli_snapshot *s, uint32_t dev) {
+    uint64_t rest = mli_snapshot_devices(s)[dev - 1].live;
+    uint32_t i, n;
+    const mli_holding *held = mli_snapshot_holdings(s, dev, MLI_BOOK_TAG, &n);
+    for (i = 0; i < n; i++) {
+        const uint32_t row = held[i].row;
+        if (!row || row > r->tags) continue; /* the tag was added since the capture */
+        mli_timeline_line(r, s, dev, (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, row)->subject,
+                          held[i].bytes);
+        mli_take_off(&rest, held[i].bytes);
+    }
+    mli_timeline_line(r, s, dev, NULL, rest);
+}
+MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
+    uint32_t i, dev;
+    mli_put_str(r->o, "seconds,device,tag,live,peak\r\n");
+    for (i = 0; i < r->snapshots; i++)
+        for (dev = 1; dev <= r->snapshot[i]->devices && dev <= r->devices; dev++)
+            mli_timeline_device(r, r->snapshot[i], dev);
+}
 #endif

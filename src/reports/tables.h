@@ -19,6 +19,7 @@
 MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r);
 
 MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r);
 #endif
 
 #endif

@@ -31,6 +31,7 @@ import page_report
 import pprof_report
 import prometheus_report
 import text_report
+import timeline_report
 import trace_report
 from model import Between, Ledger, Program
 from notation import PROGRAM
@@ -40,7 +41,8 @@ FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report),
            ("TRACE", trace_report), ("PROMETHEUS", prometheus_report), ("PPROF", pprof_report),
            ("HEAPTRACK", heaptrack_report), ("FOLDED", folded_report.LIVE),
            ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report),
-           ("FOLDED_PEAK", folded_report.PEAK), ("FOLDED_ALLOCATED", folded_report.ALLOCATED))
+           ("FOLDED_PEAK", folded_report.PEAK), ("FOLDED_ALLOCATED", folded_report.ALLOCATED),
+           ("TIMELINE", timeline_report))
 RESIDENT = 123_456 << 10  # what /proc says of the player
 NEIGHBOUR = "train.py"    # and of process 777
 SCRIPTS = operations.SCRIPTS + operations_formats.SCRIPTS

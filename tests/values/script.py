@@ -20,7 +20,7 @@ NO_STRATEGY, SITES, EXACT, DEFER, NO_THREADS, NO_ENV = 1, 2, 4, 8, 16, 64
  E_UNSUPPORTED) = range(10)
 
 FORMATS = ("TEXT", "JSON", "HTML", "TRACE", "PROMETHEUS", "PPROF", "HEAPTRACK", "FOLDED",
-           "MEMORY_VIZ", "CSV", "FOLDED_PEAK", "FOLDED_ALLOCATED")
+           "MEMORY_VIZ", "CSV", "FOLDED_PEAK", "FOLDED_ALLOCATED", "TIMELINE")
 
 
 class Device(namedtuple("Device", "type index")):
