@@ -127,8 +127,43 @@ END
 
 counts=same
 program ls ls -la /usr/lib
-program sqlite3 sqlite3 :memory: 'with recursive c(n) as (select 1 union all select n + 1 from c where n < 9999)
+query='with recursive c(n) as (select 1 union all select n + 1 from c where n < 9999)
     select count(*), sum(length(hex(n))) from c'
+program sqlite3 sqlite3 :memory: "$query"
+
+# Prints each of heaptrack's twenty stacks with the most calls that the report has with another
+# number of allocs. A stack is its innermost twelve functions in any order, because heaptrack turns
+# the order of the inlined ones around. Addresses without a name are left out.
+cat >"$out/stacks.py" <<'END'
+import collections, json, re, sys
+def functions(names):
+    return tuple(sorted([n for n in names if re.match(r"[A-Za-z_]\w*$", n) and n != "_start"][-12:]))
+theirs, ours = collections.Counter(), collections.Counter()
+for line in open(sys.argv[1]):
+    stack, calls = line.rsplit(" ", 1)
+    theirs[functions(re.sub("[(@ ].*", "", f) for f in stack.split(";"))] += int(calls)
+report = json.load(open(sys.argv[2]))
+for stack in report["stacks"]["list"]:
+    places = [report["stacks"]["frames"][n] for n in reversed(stack["frames"])]
+    ours[functions(f["function"] for p in places for f in reversed(p.get("inlined") or [p["site"]]))] += stack["allocs"]
+top = theirs.most_common(20)
+print(len(top), "stacks", sum(calls == ours[stack] for stack, calls in top), "equal")
+for stack, calls in top:
+    if calls != ours[stack]:
+        print(calls, ours[stack], *stack)
+END
+name='sqlite3 has the twenty stacks that heaptrack has'
+if ! command -v heaptrack >/dev/null || ! command -v sqlite3 >/dev/null; then
+    skip "$name" 'no heaptrack or sqlite3'
+else
+    heaptrack_print -f "$out"/sqlite3.heaptrack.* -F "$out/sqlite3.folded" --flamegraph-cost-type allocations \
+        >"$out/said" 2>&1 &&
+        MEMLORD_STACK_BYTES=1 MEMLORD_SYMBOLS=1 preloaded "$out/sqlite3.stacks.json" sqlite3 :memory: "$query" \
+            >"$out/said" 2>&1 &&
+        python3 "$out/stacks.py" "$out/sqlite3.folded" "$out/sqlite3.stacks.json" >"$out/said" 2>&1 &&
+        grep -qE '^20 stacks (20|19|18) equal' "$out/said"
+    verdict $? "$name"
+fi
 program gcc-version gcc --version
 counts=vary # by addresses, time or threads
 python=$(python3 -c 'import sys; print(sys.executable)') # python3 may be a script that finds it

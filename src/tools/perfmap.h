@@ -5,9 +5,9 @@
     --perf-basic-prof, Java with an agent, PyPy, .NET. It has a line "START SIZE NAME" for each
     function, with hexadecimal numbers. Where two lines have an address, the later line names it.
 
-    Any program may write such a file, so it is not trusted. It is refused, with a line on stderr, if
-    it is no regular file of this user, is older than the program, or has too many lines of another
-    form. What is behind PERF_MAP_BYTES or PERF_MAP_LINES is left out.
+    Any program may write such a file, so it is not trusted. It is refused, with a line on stderr,
+    if it is no regular file of this user, is older than the program, or has too many lines of
+    another form. What is behind PERF_MAP_BYTES or PERF_MAP_LINES is left out.
 
     Requires: profile.h, and a source that defines _GNU_SOURCE.
 */

@@ -77,6 +77,12 @@
     begins with a frame that says why, such as "[cut: no unwind table]". Stacks and skipped
     functions never change the totals.
 
+    heaptrack shows the same stacks, but for these differences. It counts a realloc as an allocation
+    at the place of the realloc; here the block keeps its stack. Its flame graph has the functions
+    that are inlined at one address in the opposite order. Its stacks end at main, and leave the
+    newer names of Rust as they are in the file. A report as JSON has at most 2048 stacks, and says
+    how many more there are.
+
     A child that executes a program has a report of its own. A child that is only forked inherits
     the live blocks and may free them, so they stay live in its report. Its totals and peaks begin
     at the fork. Put a %p into the path if a program has children. Otherwise the report of the last

@@ -161,8 +161,9 @@ static int starts(const char *text, const char *with) { return !strncmp(text, wi
    mangled name or the module tells. Rust's own hashbrown is in /rust/deps. A hashbrown that a
    program brings is no standard library. */
 static int is_library(const module *m, const char *function, const char *file) {
-    static const char *const in[] = {"/include/c++/",     "/c++/v1/",          "/library/alloc/src/",
-                                     "/library/core/src/", "/library/std/src/", "/rust/deps/"};
+    static const char *const in[] = {"/include/c++/",       "/c++/v1/",
+                                     "/library/alloc/src/", "/library/core/src/",
+                                     "/library/std/src/",   "/rust/deps/"};
     static const char *const relative[] = {"library/alloc/src/", "library/core/src/",
                                            "library/std/src/"};
     static const char *const names[] = {"_ZNSt", "_ZNKSt", "_ZSt", "_ZN9__gnu_cxx", "_Znw", "_Zna",
@@ -313,7 +314,8 @@ static void read_symbols(module *m) {
         if (!name || !*name || !s.st_size || s.st_shndx == SHN_UNDEF || type == STT_SECTION ||
             type == STT_FILE || type == STT_TLS || from + s.st_size < from)
             continue;
-        m->symbols[m->symbol_count++] = (symbol){from, from + s.st_size, 0, name, binding_of(&s), i};
+        m->symbols[m->symbol_count++] =
+            (symbol){from, from + s.st_size, 0, name, binding_of(&s), i};
     }
     qsort(m->symbols, m->symbol_count, sizeof *m->symbols, by_address);
     for (size_t i = 0; i < m->symbol_count; i++) {

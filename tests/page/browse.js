@@ -611,6 +611,25 @@ tests['what ended before the ring is no part of a choice, what is left of it is'
     await page.close();
 };
 
+tests['a site in a library has the functions that called it, with their shares'] = async () => {
+    const page = await open('plain_small');
+    const said = await page.evaluate(() => {
+        const by = (name, live_bytes, alloc_bytes) => ({ site: { file: 'm.c', function: name, line: 7 }, live_bytes, alloc_bytes });
+        const site = (device, callers) => ({ device, callers, site: { file: '', function: 'grow', line: 0 }, live_bytes: 1, alloc_bytes: 9 });
+        const of = sites => {
+            const body = document.createElement('div');
+            TABLES.sites({ total: { allocated: 9 }, devices: [], raw: { sites } }, body);
+            return [...body.querySelectorAll('th, tbody tr:first-child td')].map(e => e.textContent);
+        };
+        return [of([site('cpu', [by('one', 4, 1)]), site('cuda:0', [by('two', 1, 9), by('one', 3, 0)])]),
+            of([site('cpu', [by('one', 0, 6), by('two', 0, 1), by('three', 0, 2), by('four', 0, 1)])]), of([site('cpu')])];
+    });
+    assert(said[0].includes('Called by') && said[0].includes('one  m.c:7 87.5 %, two  m.c:7 12.5 %'), said[0]);
+    assert(said[1].includes('one  m.c:7 60 %, three  m.c:7 20 %, two  m.c:7 10 %, …'), said[1]);
+    assert(!said[2].includes('Called by'));
+    await page.close();
+};
+
 tests['sites are grouped over devices, with a total, shares, and arenas'] = async () => {
     const page = await open('rich');
     await drawn(page);

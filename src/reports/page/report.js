@@ -1352,6 +1352,7 @@ const TABLES = {
     sites: (p, body) => showTable(groupSites(p), body, [
         ['Function', 'text', g => text(obj(g.site).function) || '(not known)', { pick: 'site', value: g => g.key }],
         ['Place', 'text', g => place(g), { mono: true, brief: g => place(g, true) }],
+        ...(objs(p.raw.sites).some(r => objs(r.callers).length) ? [['Called by', 'text', callersText, mono]] : []),
         ['Device', 'text', g => g.on.size > 1 ? g.on.size + ' devices' : text(g.of[0].device), { full: g => [...g.on].map(d => text(d)).join(', ') }],
         B('Live', 'live_bytes', { share: true, add: true }), ['Share', 'share', g => g.part], ['Cumulative', 'share', g => g.up],
         B('Peak', 'peak_bytes', { brief: g => (g.of.length > 1 ? '≤ ' : '') + bytes(g.peak_bytes) }),
@@ -1438,6 +1439,15 @@ function groupSites(p) {
     let up = 0;
     for (const g of sorted(list, g => g.live_bytes, true)) g.part = zero(g.live_bytes) / total, g.up = up += g.part;
     return list;
+}
+
+/* Returns the functions of the program that called the library at a site. Each has its share of their live
+   bytes or, if there are none, of their allocated bytes. */
+function callersText(g) {
+    const all = g.of.flatMap(r => objs(r.callers)), key = all.some(c => zero(c.live_bytes)) ? 'live_bytes' : 'alloc_bytes', parts = new Map();
+    for (const c of all) parts.set(siteText(c.site, true), zero(parts.get(siteText(c.site, true))) + zero(c[key]));
+    const total = Math.max(sum(all, c => c[key]), 1), list = sorted([...parts], c => c[1], true);
+    return list.slice(0, 3).map(([caller, part]) => caller + ' ' + percent(part / total)).join(', ') + (list.length > 3 ? ', …' : '');
 }
 
 function siteDevices(g, ask) {
