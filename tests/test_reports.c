@@ -109,7 +109,7 @@ static void reports_tell_the_age_of_the_ledger(void **state) {
     t->now += (uint64_t)12345678901u;
     text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
     *strchr(text, '\n') = 0;
-    assert_non_null(strstr(text, "  up 12.3 s  "));
+    assert_non_null(strstr(text, " for 12.3 s"));
     free(text);
     text = report_of(t->lord, MEMLORD_FORMAT_JSON);
     assert_int_equal(json_u64(text, "metadata.uptime_ns"), 12345678901u);
@@ -664,7 +664,7 @@ static void of_more_than_128_streams_the_others_are_a_sum(void **state) {
 }
 
 static void the_page_has_each_of_its_parts_once(void **state) {
-    static const char *const parts[] = {"<!DOCTYPE html>\n", "<pre>\ndevice   ", "\n</pre></noscript>\n",
+    static const char *const parts[] = {"<!DOCTYPE html>\n", "\n\ndevice   ", "\n</pre></noscript>\n",
                                         "id=\"profile\">{\"schema\"", "]}}\n</script>\n",
                                         "</script>\n</body>\n</html>\n"};
     memlord *lord = test_lord(state);
@@ -1332,15 +1332,14 @@ static void a_cut_list_of_tags_or_scopes_says_how_many_bytes_it_leaves_out(void 
 /* -- the tables -- */
 
 /* What a call costs depends on the ledger's own settings: no report claims to know it. */
-static void the_first_line_says_what_memory_is_the_ledger_s_own(void **state) {
+static void a_line_says_what_memory_is_the_ledger_s_own(void **state) {
     test_case *t = (test_case *)*state;
-    char first[96], *text, *json, *rest;
+    static const char own[] = "\nits own memory ";
+    char *text, *json, *rest;
     t->now += 1000000000u;
     text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
-    snprintf(first, sizeof first, "MemLord " MEMLORD_VERSION "  pid %d  up 1.0 s  its own memory ",
-             (int)getpid());
-    assert_memory_equal(text, first, strlen(first));
-    rest = text + strlen(first);
+    assert_non_null(rest = strstr(text, own));
+    rest += sizeof own - 1;
     assert_true(strtod(rest, &rest) > 0);
     assert_int_equal(strcspn(rest, "\n"), strlen(" KiB"));
     free(text);
@@ -1637,7 +1636,7 @@ static void an_old_sample_of_a_capacity_says_its_age(void **state) {
     free(text);
 }
 
-static void a_small_programs_text_has_at_most_80_lines(void **state) {
+static void a_small_programs_text_has_at_most_81_lines(void **state) {
     memlord *lord = test_lord(state);
     char *text;
     int i;
@@ -1653,7 +1652,7 @@ static void a_small_programs_text_has_at_most_80_lines(void **state) {
     assert_ok(memlord_pool_set(lord, cuda(0), 9 << 20, 1 << 20));
     memlord_free(lord, cpu(), 0x999, NULL);
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
-    assert_true(lines_of(text) <= 80);
+    assert_true(lines_of(text) <= 81);
     free(text);
 }
 
@@ -2563,7 +2562,7 @@ int main(void) {
         TEST(anomalies_of_no_device_are_told_with_nothing_recorded),
         TEST(a_failure_before_a_reset_is_no_verdict),
         TEST(what_is_freed_and_pending_is_no_leak),
-        TEST_FAKES(the_first_line_says_what_memory_is_the_ledger_s_own),
+        TEST_FAKES(a_line_says_what_memory_is_the_ledger_s_own),
         TEST(a_peak_of_all_devices_says_that_it_is_a_sum),
         TEST_SITES(an_arena_is_a_holder_a_site_and_untagged),
         TEST(tags_come_by_size_and_planned_ones_among_them),
@@ -2577,7 +2576,7 @@ int main(void) {
         cmocka_unit_test(the_cpu_line_has_the_resident_bytes_of_the_process),
         cmocka_unit_test_setup_teardown(an_old_sample_of_a_capacity_says_its_age, test_setup_defer,
                                         test_teardown),
-        TEST(a_small_programs_text_has_at_most_80_lines),
+        TEST(a_small_programs_text_has_at_most_81_lines),
         TEST(a_small_report_tells_who_held_the_peak),
         TEST(holders_noted_below_the_peak_say_so),
         TEST(holders_are_noted_again_when_memory_begins_to_fall),

@@ -70,6 +70,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #include <stdlib.h>   /* getenv; malloc, for the shim */
 #include <sys/mman.h> /* mmap */
 #include <sys/stat.h> /* lstat */
+#include <sys/utsname.h> /* uname */
 #include <time.h>     /* clock_gettime */
 #include <unistd.h>   /* write */
 #if !defined(MAP_ANONYMOUS) || !defined(CLOCK_MONOTONIC)

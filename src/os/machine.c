@@ -1,6 +1,27 @@
 #include "os/machine.h"
 #include "os/system.h"
 
+/* Copies the last part of a path of n bytes, which need not end with a 0. Cuts it to fit. */
+static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t n) {
+    size_t from = n, most = sizeof out->program - 1;
+    while (from && path[from - 1] != '/' && (!MLI_WINDOWS || path[from - 1] != '\\')) from--;
+    n -= from;
+    if (n > most) n = most;
+    memcpy(out->program, path + from, n);
+    out->program[n] = 0;
+}
+#if !MLI_WINDOWS
+static MLI_COLD void mli_host_set(mli_identity *out) {
+    struct utsname system;
+    size_t n;
+    if (uname(&system) < 0) return;
+    n = strlen(system.nodename);
+    if (n >= sizeof out->host) n = sizeof out->host - 1;
+    memcpy(out->host, system.nodename, n);
+    out->host[n] = 0;
+}
+#endif
+
 #if defined(__linux__)
 
 /* Writes `more` to cpu->path at byte `end`. Returns the new length. If the path is too long, the
@@ -213,6 +234,22 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
     errno = saved;
     return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
 }
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out) {
+    static const char self[] = "/proc/self/exe";
+    int saved = errno;
+    char path[1024], exe[MLI_PATH_MAX];
+    size_t n = root ? strlen(root) : 0;
+    ssize_t got = 0;
+    memset(out, 0, sizeof *out);
+    if (n <= sizeof path - sizeof self) {
+        if (n) memcpy(path, root, n);
+        memcpy(path + n, self, sizeof self);
+        got = readlink(path, exe, sizeof exe);
+    }
+    if (got > 0) mli_program_set(out, exe, (size_t)got);
+    mli_host_set(out);
+    errno = saved;
+}
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
     int saved = errno, cancel = mli_cancel_disable();
     uint64_t bytes = mli_cpu_process(cpu, mli_cpu_root(cpu));
@@ -274,6 +311,32 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     return -1;
 }
 #endif
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out) {
+#if MLI_WINDOWS
+    char exe[MLI_PATH_MAX];
+    wchar_t wide[MAX_PATH];
+    DWORD n = GetModuleFileNameW(NULL, wide, MAX_PATH), size = sizeof out->host;
+    int bytes = 0;
+    (void)root;
+    memset(out, 0, sizeof *out);
+    if (n && n < MAX_PATH)
+        bytes = WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, exe, MLI_PATH_MAX, NULL, NULL);
+    if (bytes > 0) mli_program_set(out, exe, (size_t)bytes);
+    if (!GetComputerNameA(out->host, &size)) *out->host = 0;
+#elif defined(__APPLE__)
+    char exe[MLI_PATH_MAX];
+    uint32_t size = sizeof exe;
+    (void)root;
+    memset(out, 0, sizeof *out);
+    if (!_NSGetExecutablePath(exe, &size)) mli_program_set(out, exe, strlen(exe));
+    mli_host_set(out);
+#else
+    (void)root;
+    (void)mli_program_set;
+    memset(out, 0, sizeof *out);
+    mli_host_set(out);
+#endif
+}
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap) {
     (void)path;
     (void)cap;

@@ -1,4 +1,5 @@
 #include "reports/answers.h"
+#include "os/system.h"
 #include "base/ledger.h"
 #include "base/log.h"
 #include "books/counters.h"
@@ -612,6 +613,32 @@ static MLI_COLD void mli_verdicts_write(mli_verdict_writer *w) {
         mli_verdict_end(w);
     }
 }
+static MLI_COLD void mli_put_name(mli_out *o, const char *name, int raw) {
+    if (raw)
+        mli_put_str(o, name);
+    else
+        mli_put_escaped(o, name, 0, "");
+}
+MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw) {
+    mli_put_name(o, r->who.program, raw);
+    mli_putf(o, *r->who.program ? ", pid %ju" : "pid %ju", mli_pid());
+    if (*r->who.host) mli_put_str(o, " on ");
+    mli_put_name(o, r->who.host, raw);
+    mli_put_str(o, ", since ");
+    mli_put_time(o, r->lord->started_wall, 0);
+    mli_put_str(o, " for ");
+    mli_put_fixed(o, r->uptime / 100000000u, 1);
+    mli_put_str(o, " s");
+}
+
+MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
+    const char *program = *r->who.program ? r->who.program : NULL;
+    const char *host = *r->who.host ? r->who.host : NULL;
+    mli_jsonf(r->o, ",'program':%s,'host':%s,'pid':%ju,'started_at':'", program, host, mli_pid());
+    mli_put_time(r->o, r->lord->started_wall, 0);
+    mli_jsonf(r->o, "','uptime_ns':%ju", r->uptime);
+}
+
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
     mli_verdict_writer w;
     memset(&w, 0, sizeof w);

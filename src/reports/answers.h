@@ -32,6 +32,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
+/* Writes the process that a report is of, as in "sort, pid 4242 on a1, since
+   2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
+MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
+/* Writes the members of JSON that say which process a report is of, and when its ledger was
+   made. */
+MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
+
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who

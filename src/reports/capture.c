@@ -11,6 +11,7 @@
 #include "books/parts.h"
 #include "books/limits.h"
 #include "services/answers.h"
+#include "services/room.h"
 #include "services/stats.h"
 
 /* -- the capture -- */
@@ -484,6 +485,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_now(lord) - lord->started;
+    mli_identity_read(mli_proc_root(lord), &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);

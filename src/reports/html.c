@@ -19,6 +19,8 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
+    mli_text_process(r, r->o, 0);
+    mli_put_str(r->o, "\n");
     (void)mli_text_verdicts(r, 0, SIZE_MAX);
     mli_text_devices(r, r->devices);
     r->out.html = 0;

@@ -66,11 +66,9 @@ static void mli_json_metadata(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, "{'schema':'memlord/2','version':'" MEMLORD_VERSION "','metadata':{");
     mli_json_time(r->o, "generated_at", mli_wall_now());
-    mli_jsonf(r->o,
-              ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'mark':%ju,"
-              "'num_snapshots':%ju",
-              mli_pid(), mli_labels(lord), r->uptime, mli_own_bytes(lord),
-              r->mark, (uint64_t)r->snapshots);
+    mli_json_process(r);
+    mli_jsonf(r->o, ",'labels':%s,'own_bytes':%ju,'mark':%ju,'num_snapshots':%ju",
+              mli_labels(lord), mli_own_bytes(lord), r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
                   mli_hook_on(lord, MLI_HOOK_SITES) != 0);

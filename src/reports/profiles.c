@@ -428,6 +428,14 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
     mli_pprof_sample(&w->x, whole, name, MLI_PAIR_LIVE, 0, part->bytes);
 }
 
+static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
+    char buf[sizeof w->x.r->who + 128]; /* room for the names, and for the rest */
+    mli_out line;
+    mli_out_buffer(&line, buf, sizeof buf);
+    mli_text_process(w->x.r, &line, 1);
+    (void)mli_out_end(&line, sizeof buf);
+    mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
+}
 static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
     uint32_t dev;
     for (dev = 0; dev <= w->x.devices; dev++) {
@@ -460,6 +468,7 @@ static MLI_COLD void mli_pprof_write(void *writer) {
     mli_pb_pair(o, 1, MLI_WORD_INUSE_SPACE, MLI_WORD_BYTES);
     mli_pb_pair(o, 1, MLI_WORD_PEAK_SPACE, MLI_WORD_BYTES);
     mli_pprof_names(w);
+    mli_pprof_process(w);
     mli_pprof_anomalies(w);
     mli_pprof_estimates(w);
     w->groups.writer = w;
@@ -728,7 +737,9 @@ static MLI_COLD void mli_heap_live(void *writer, const mli_live_block *b) {
 static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     uint32_t i;
     mli_heap_line2(w->x.o, "v", 0x10400, 2);
-    mli_put_str(w->x.o, "X memlord " MEMLORD_VERSION "\n");
+    mli_put_str(w->x.o, "X memlord " MEMLORD_VERSION "\n# ");
+    mli_text_process(w->x.r, w->x.o, 0);
+    mli_put_str(w->x.o, "\n");
     for (i = 0; i <= w->x.devices; i++)
         mli_text_anomalies(w->x.r, w->x.o, "# anomalies and drops, ", i);
     if (w->shares.at) {

@@ -300,6 +300,23 @@ static MLI_COLD void mli_prom_ooms(mli_prom_writer *w) {
     }
 }
 
+/* Writes which process the samples are of. A label of the ledger replaces one of the same name. */
+static MLI_COLD void mli_prom_info(mli_prom_writer *w) {
+    const char *const labels[][2] = {{"program", w->x.r->who.program}, {"host", w->x.r->who.host}};
+    size_t i;
+    mli_prom_head(w->x.o, "info", "1, with the process that these samples are of");
+    mli_put_str(w->x.o, "memlord_info{version=\"" MEMLORD_VERSION "\"");
+    for (i = 0; i < 2; i++) {
+        if (mli_prom_label_in(w->label, labels[i][0], strlen(labels[i][0]))) continue;
+        mli_putf(w->x.o, ",%s=\"", labels[i][0]);
+        mli_prom_text(w->x.o, labels[i][1]);
+        mli_put_str(w->x.o, "\"");
+    }
+    if (!mli_prom_label_in(w->label, "pid", 3)) mli_putf(w->x.o, ",pid=\"%ju\"", mli_pid());
+    mli_prom_labels_put(w, 1);
+    mli_put_str(w->x.o, "1\n");
+}
+
 static MLI_COLD void mli_prom_write(void *writer) {
     mli_prom_writer *w = (mli_prom_writer *)writer;
     const mli_report *r = w->x.r;
@@ -331,8 +348,9 @@ static MLI_COLD void mli_prom_write(void *writer) {
     mli_prom_whole(w, "uptime_seconds", "age of the ledger", 'X', w->x.r->uptime);
     mli_prom_whole(w, "written_timestamp_seconds", "Unix time of these samples", 'X',
                    mli_wall_now());
-    mli_prom_head(w->x.o, "build_info", "1, with the version of memlord.h");
-    mli_prom_sample(w, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
+    mli_prom_whole(w, "start_time_seconds", "Unix time when the ledger was made", 'X',
+                   w->x.lord->started_wall);
+    mli_prom_info(w);
 }
 MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
     mli_export_run(r, sizeof(mli_prom_writer), mli_prom_write);

@@ -760,15 +760,21 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
     r->out.name_max = MLI_TEXT_NAME;
 }
 
+/* Writes the memory of the ledger itself, and how exact its peaks are. */
+static MLI_COLD void mli_text_own(mli_report *r) {
+    mli_putf(r->o, "its own memory %jo", mli_own_bytes(r->lord));
+    if (r->total.peak_error)
+        mli_putf(r->o, ", peaks low by at most %jo", r->total.peak_error);
+    mli_put_str(r->o, "\n");
+}
+
 static MLI_COLD void mli_text_first(mli_report *r) {
     size_t n;
     r->cpu.root = mli_proc_root(r->lord);
     r->resident = mli_cpu_resident(&r->cpu);
-    mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
-    mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo", mli_own_bytes(r->lord));
-    if (r->total.peak_error)
-        mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
+    r->out.name_max = MLI_TEXT_NAME;
+    mli_put_str(r->o, "MemLord " MEMLORD_VERSION "  ");
+    mli_text_process(r, r->o, 0);
     mli_put_str(r->o, "\n");
     n = mli_text_verdicts(r, 0, MLI_FIRST_SENTENCES);
     if (n > MLI_FIRST_SENTENCES) {
@@ -778,9 +784,11 @@ static MLI_COLD void mli_text_first(mli_report *r) {
     mli_text_labels(r);
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
+        mli_text_own(r);
         return;
     }
     mli_text_devices(r, MLI_FIRST_DEVICES);
+    mli_text_own(r);
     mli_text_bar(r);
     mli_text_phys_all(r, MLI_FIRST_PHYS);
     mli_text_tags(r, MLI_FIRST_TAGS);

@@ -27,8 +27,8 @@
    scopes, X events for the remembered invocations. A block that begins in the ring is an async
    slice. The slice of a block that is still live ends with the file. Its end event has the block's
    parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then X events, then the
-   events of the ring. Snapshots and the ring are in order of time. Anomalies and drops are in
-   "otherData". */
+   events of the ring. Snapshots and the ring are in order of time. The process, anomalies and drops
+   are in "otherData". */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -79,7 +79,9 @@ static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, ui
 static MLI_COLD void mli_trace_names(const mli_export *x) {
     const mli_thread *t = mli_thread_first(x->lord);
     mli_trace_open(x, "M", 0, 0);
-    mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
+    mli_jsonf(x->o, "'process_name','args':{'name':");
+    mli_trace_text(x, *x->r->who.program ? x->r->who.program : "memlord");
+    mli_trace_close(x);
     for (; t; t = mli_thread_next(t)) {
         uint32_t number = mli_record_number(t->id);
         mli_trace_open(x, "M", 0, number);
@@ -264,11 +266,13 @@ static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     for (i = 1; i <= w->x.devices; i++) mli_trace_counter(w, (uint32_t)i, now);
 }
 
-/* Writes the anomalies and drops that are not 0, those of all devices together and those of
-   each. */
-static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
+/* Writes the process, and the anomalies and drops that are not 0, those of all devices together and
+   those of each. */
+static MLI_COLD void mli_trace_other(const mli_export *x) {
     uint32_t dev;
-    mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
+    mli_jsonf(x->o, "\n],'otherData':{'version':'" MEMLORD_VERSION "'");
+    mli_json_process(x->r);
+    mli_jsonf(x->o, ",'anomalies_and_drops':{");
     for (dev = 0; dev <= x->devices; dev++) {
         const char *name;
         size_t i = 0;
@@ -308,7 +312,7 @@ static MLI_COLD void mli_trace_write(void *writer) {
         mli_trace_ring(w);
     else
         x->r->result = MEMLORD_E_NOMEM;
-    mli_trace_anomalies(x);
+    mli_trace_other(x);
     mli_own_free(x->lord, w->depth, w->threads + 1);
     mli_own_free(x->lord, w->level, size);
 }

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#if !defined(_WIN32)
+#include <sys/utsname.h>
+#endif
 #include <time.h>
 #include <unistd.h>
 
@@ -23,10 +26,35 @@ static unsigned long fixed_pid(void) { return 4242; }
 static void fixed_time(uint64_t *now) { /* from 1601, in units of 100 ns */
     *now = (UINT64_C(11644473600) + 1800000000) * 10000000 + 1234567;
 }
+static unsigned long fixed_program(void *module, wchar_t *path, unsigned long size) {
+    static const wchar_t program[] = L"C:\\fixed";
+    (void)module;
+    if (size < sizeof program / sizeof *program) return size;
+    memcpy(path, program, sizeof program);
+    return sizeof program / sizeof *program - 1;
+}
+static int fixed_host(char *name, unsigned long *size) {
+    if (*size < 3) return 0;
+    memcpy(name, "a1", 3);
+    return 1;
+}
 unsigned long (*__imp_GetCurrentProcessId)(void) = fixed_pid;
+unsigned long (*__imp_GetModuleFileNameW)(void *, wchar_t *, unsigned long) = fixed_program;
+int (*__imp_GetComputerNameA)(char *, unsigned long *) = fixed_host;
 void (*__imp_GetSystemTimeAsFileTime)(uint64_t *) = fixed_time;
 #else
 pid_t getpid(void) { return 4242; }
+int uname(struct utsname *out) {
+    strcpy(out->nodename, "a1");
+    return 0;
+}
+ssize_t readlink(const char *path, char *buf, size_t size) {
+    static const char program[] = "/opt/fixed";
+    (void)path;
+    if (size < sizeof program - 1) return -1;
+    memcpy(buf, program, sizeof program - 1);
+    return sizeof program - 1;
+}
 int clock_gettime(clockid_t clock, struct timespec *now) {
     (void)clock;
     now->tv_sec = 1800000000;

@@ -33,6 +33,7 @@ import prometheus_report
 import text_report
 import trace_report
 from model import Between, Ledger, Program
+from notation import PROGRAM
 from script import FORMATS as NAMES
 
 FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report),
@@ -88,6 +89,7 @@ def play(player, script, directory):
     line an operation."""
     os.makedirs(directory + "/root/proc/self/ns")
     os.makedirs(directory + "/root/proc/777")
+    os.symlink(b"/opt/" + PROGRAM, directory + "/root/proc/self/exe")
     os.symlink("pid:[4026531836]", directory + "/root/proc/self/ns/pid")  # the first namespace
     for path, text in (("self/status", "Name:\tx\nVmRSS:\t   %d kB\n" % (RESIDENT >> 10)),
                        ("777/comm", NEIGHBOUR + "\n")):

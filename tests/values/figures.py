@@ -565,9 +565,8 @@ def about(report):
               if m["dropped"][k]]
     n, lost = len(e["list"]), e["lost"]
     return [row + [""] * (3 - len(row)) for row in filter(None, [
-        m["labels"] and ["labels", m["labels"]], ["written", m["generated_at"]],
-        m["uptime_ns"] and ["after", duration(m["uptime_ns"])], ["process", str(m["pid"])],
-        ["MemLord", report["version"]], ["MemLord’s own memory", size(m["own_bytes"]), exact(m["own_bytes"])],
+        m["program"] and ["program", m["program"]], ["written", m["generated_at"]],
+        ["MemLord’s own memory", size(m["own_bytes"]), exact(m["own_bytes"])],
         not m["sites_enabled"] and ["sites", "off"],
         not m["operation_tracking_enabled"] and ["scopes", "none used"],
         (not m["events_enabled"] or not n) and ["events", "not recorded"],
@@ -589,7 +588,8 @@ def expected(report):
     places = [Place(report, d) for d in by_peak(report)]
     m = report["metadata"]
     return {
-        "title": " · ".join(filter(None, ["MemLord", m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])),
+        "title": " · ".join(filter(None, [
+            "MemLord", m["program"] and cut(m["program"], 60), m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])),
         "answers": answers(report),
         "figures": figures(report),
         "cards": [d.card() for d in places[:CARDS]],

@@ -1,15 +1,13 @@
 """JSON: the whole document is built from the model and compared leaf by leaf. A key that only one
 of the two has is a difference, and so is a number written with other digits."""
 
-import datetime
 import json
 import re
 
 import text_report
 from books import Between
-from notation import PID, Number, address, average, fixed, shown
+from notation import HOST, PID, PROGRAM, Number, address, average, fixed, moment, shown
 from phases import KINDS, highest
-from text_report import WALL_AT_0
 
 SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "streams", "tags",
             "sites", "stacks", "summary", "peak_holders", "leaks", "mistakes", "moves", "threads", "snapshots",
@@ -17,13 +15,6 @@ SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "ca
             "largest_blocks", "keys", "late peaks")
 MOST_LEAKS, MOST_STACKS, MOST_PARTS, MOST_BLOCKS = 100, 2048, 1024, 100  # in a list
 MOST_PLAIN = 10  # blocks of which the host has said nothing
-
-
-def moment(ledger, ns):
-    """A moment, in ns since the ledger began, as a report dates it."""
-    ns += WALL_AT_0 + ledger.started
-    date = datetime.datetime.fromtimestamp(ns // 10 ** 9, datetime.timezone.utc)
-    return "%s.%03dZ" % (date.strftime("%Y-%m-%dT%H:%M:%S"), ns // 10 ** 6 % 1000)
 
 
 def rate(part, rest):
@@ -66,12 +57,16 @@ def four(values):
 
 # -- the ledger as a whole, and its devices --
 
+def process(ledger):
+    return {"program": shown(PROGRAM), "host": shown(HOST), "pid": PID, "started_at": moment(ledger, 0),
+            "uptime_ns": ledger.now - ledger.started}
+
+
 def metadata(ledger):
     total = ledger.total()
     return {
-        "generated_at": moment(ledger, ledger.now - ledger.started), "pid": PID,
-        "labels": shown(ledger.labels), "uptime_ns": ledger.now - ledger.started,
-        "own_bytes": ledger.own["JSON"], "mark": ledger.mark_now,
+        "generated_at": moment(ledger, ledger.now - ledger.started), **process(ledger),
+        "labels": shown(ledger.labels), "own_bytes": ledger.own["JSON"], "mark": ledger.mark_now,
         "num_snapshots": len(ledger.snapshots_shown()),
         "operation_tracking_enabled": bool(ledger.scopes), "sites_enabled": ledger.sites_on,
         "events_enabled": ledger.events_on,

@@ -4,8 +4,7 @@ import io
 import pickle
 import pickletools
 
-from json_report import WALL_AT_0
-from notation import shown
+from notation import WALL_AT_0, shown
 from stacks import scope_frame, scopes_of, site_frames, stack_frames, text_frame
 
 SUBJECTS = ("memlord", "segments", "device_traces", "allocator_settings")

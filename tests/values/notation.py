@@ -1,7 +1,12 @@
 """How reports write names, sizes, times and percentages."""
 
+import datetime
 
 PID = 4242  # of play.c
+PROGRAM = b"a \"b\\ <i>&\n\xff\x1b;=%"  # the name of the executable, as /proc of check.py has it
+HOST = b"node-1\"\\<\x07"               # and that of the machine, as play.c has it
+
+WALL_AT_0 = 1_800_000_000_123_456_700  # of play.c: ns since 1970 when the clock is 0
 
 
 def average(total, count):
@@ -56,6 +61,20 @@ def fixed(value, digits):
     """value / 10^digits, with all decimals."""
     whole, part = divmod(value, 10 ** digits)
     return "%d.%0*d" % (whole, digits, part)
+
+
+def moment(ledger, ns):
+    """A moment, in ns since the ledger began, as a report dates it."""
+    ns += WALL_AT_0 + ledger.started
+    date = datetime.datetime.fromtimestamp(ns // 10 ** 9, datetime.timezone.utc)
+    return "%s.%03dZ" % (date.strftime("%Y-%m-%dT%H:%M:%S"), ns // 10 ** 6 % 1000)
+
+
+def process_text(ledger, most=0):
+    """Which process a report is of, in words."""
+    return "%s, pid %d on %s, since %s for %s s" % (
+        shown(PROGRAM, most), PID, shown(HOST, most), moment(ledger, 0),
+        fixed((ledger.now - ledger.started) // 100_000_000, 1))
 
 
 def trimmed(hundredths):

@@ -9,9 +9,10 @@ import zlib
 import json_report
 import text_report
 from books import Between
+from notation import process_text
 from phases import KINDS
 
-TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: full devices", "text: leaks in a line",
+TEXT_SUBJECTS = ("text: header", "text: out of memory", "text: limits", "text: full devices", "text: leaks in a line",
                  "text: growth in a line", "text: peaks in a line",
                  "text: holders",
                  "text: anomalies", "text: mistakes", "text: troubles", "text: pools", "text: devices")
@@ -58,6 +59,7 @@ def expected(ledger):
 
 def compare_text(ledger, text, check):
     report = text_report.Report(ledger, page=True)
+    report.put("header", process_text(ledger))
     report.verdicts()
     for subject, sentence in report.sentences:
         report.put(subject, sentence)

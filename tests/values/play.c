@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,6 +39,10 @@ static size_t words;
 /* -- in place of the system's: reports name the date and the process -- */
 
 pid_t getpid(void) { return 4242; }
+int uname(struct utsname *out) {
+    strcpy(out->nodename, "node-1\"\\<\x07");
+    return 0;
+}
 int clock_gettime(clockid_t clock, struct timespec *out) {
     const uint64_t ns = clock == CLOCK_REALTIME ? WALL_AT_0 + now : now;
     out->tv_sec = (time_t)(ns / 1000000000u);

@@ -2,8 +2,7 @@
 wire type that is not the field's and a field that comes twice raise ValueError."""
 import collections
 
-from json_report import WALL_AT_0
-from notation import shown
+from notation import WALL_AT_0, shown
 from stacks import (KINDS, allocs, at_peak, comments, groups, scope_frame, site_frames, stack_places,
                     text_frame)
 

@@ -2,8 +2,8 @@
 and TYPE, and every sample of it with its labels; numbers as they are written."""
 import re
 
-from json_report import WALL_AT_0, rate, site_text
-from notation import fixed, shown
+from json_report import rate, site_text
+from notation import HOST, PID, PROGRAM, WALL_AT_0, fixed, shown
 from phases import highest
 
 SUBJECTS = ("families", "devices", "rates", "out of memory", "capacity", "tags", "peak holders",
@@ -213,7 +213,11 @@ class Metrics:
         self.family("ledger", "uptime_seconds", "age of the ledger", [([], seconds(ledger.now - ledger.started))])
         self.family("ledger", "written_timestamp_seconds", "Unix time of these samples",
                     [([], seconds(WALL_AT_0 + ledger.now))])
-        self.family("ledger", "build_info", "1, with the version of memlord.h", [([("version", ledger.version)], 1)])
+        self.family("ledger", "start_time_seconds", "Unix time when the ledger was made",
+                    [([], seconds(WALL_AT_0 + ledger.started))])
+        own = [("program", shown(PROGRAM)), ("host", shown(HOST)), ("pid", str(PID))]
+        self.family("ledger", "info", "1, with the process that these samples are of",
+                    [([("version", ledger.version)] + [label for label in own if label[0] not in dict(self.labels)], 1)])
 
     def whole(self):
         ledger = self.ledger

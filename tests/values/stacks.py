@@ -4,7 +4,7 @@ one place."""
 import collections
 
 from phases import HOLDERS
-from notation import bytes_text, shown
+from notation import bytes_text, process_text, shown
 
 Group = collections.namedtuple("Group", "device tag frames scopes")  # of live blocks
 
@@ -129,8 +129,8 @@ def at_peak(ledger):
 
 
 def comments(ledger):
-    """The lines for all, and for each device that has any; then whether numbers are estimates."""
-    lines = []
+    """The process; the lines for all, and for each device that has any; then whether numbers are estimates."""
+    lines = [process_text(ledger)]
     for device in [None, *ledger.devices]:
         found = ledger.anomalies(device)
         words = ", ".join(f"{name} {bytes_text(n) if name == 'dropped_bytes' else n}"

@@ -6,7 +6,7 @@ import difflib
 import re
 
 from lists import LOSSES, MISTAKES
-from notation import PID, address, average, bytes_text, fixed, ns_text, percent_text, shown
+from notation import WALL_AT_0, address, average, bytes_text, fixed, ns_text, percent_text, process_text, shown
 from phases import highest
 from script import ANY, TYPES, Device
 
@@ -34,7 +34,6 @@ CALLERS = 3  # of a site
 TOP_TAGS, TOP_SITES, LEAKS, LEAK_GROUPS, FRAMES, BAR = 64, 50, 20, 3, 5, 48
 FIRST_SENTENCES, ANOMALIES = 4, 6  # on the first screen; in a sentence
 COLUMNS, INDENT = 100, 8  # of the first screen; of a line that goes on
-WALL_AT_0 = 1_800_000_000_123_456_700  # of play.c: ns since 1970 when the clock is 0
 
 
 def name(text):
@@ -827,9 +826,7 @@ class Report:
 
     def first_screen(self):
         ledger, self.first = self.ledger, True
-        up = (ledger.now - ledger.started) // 100_000_000
-        self.put("header", "MemLord %s  pid %d  up %s s  its own memory %s" % (
-            ledger.version, PID, fixed(up, 1), bytes_text(ledger.own["TEXT"])))
+        self.put("header", "MemLord %s  %s" % (ledger.version, process_text(ledger, NAME)))
         self.verdicts()
         for subject, sentence in self.sentences[:FIRST_SENTENCES]:
             self.put(subject, sentence)
@@ -837,10 +834,13 @@ class Report:
             self.put("header", "... and %s below" % more_of(len(self.sentences) - FIRST_SENTENCES, "sentence"))
         if ledger.labels:
             self.put("labels", "labels: " + shown(ledger.labels))
+        own = "its own memory %s" % bytes_text(ledger.own["TEXT"])
         if not ledger.devices:
             self.put("header", "nothing recorded")
+            self.put("header", own)
             return
         self.devices(FIRST_DEVICES)
+        self.put("header", own)
         self.bar()
         self.capacity(FIRST_PHYSICAL)
         self.tags(FIRST_TAGS)

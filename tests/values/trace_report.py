@@ -1,7 +1,7 @@
 """TRACE: the Trace Event Format. Compares every event, in its order; the ends of the blocks that
 are still live come in the order of a table, which is open."""
-from json_report import parsed, parts
-from notation import PID, Number, fixed, shown
+from json_report import parsed, parts, process
+from notation import PID, PROGRAM, Number, fixed, shown
 from script import TYPES
 
 SUBJECTS = ("keys", "names", "snapshots", "scopes", "counters", "blocks", "other events", "order",
@@ -35,7 +35,7 @@ class Trace:
                             "name": name, "args": args, **more})
 
     def names(self):
-        self.add("M", 0, 0, "process_name", {"name": "memlord " + self.ledger.version})
+        self.add("M", 0, 0, "process_name", {"name": name_of(PROGRAM)})
         for record in self.ledger.records:
             self.add("M", 0, record.number, "thread_name", {"name": "thread %d" % record.number})
 
@@ -207,5 +207,5 @@ def compare(ledger, data, check):
     wanted, events = split(Trace(ledger).whole()), split(found["traceEvents"])
     for subject in SUBJECTS[1:-1]:
         check.same(subject, subject, wanted.get(subject, []), events.get(subject, []))
-    check.same("otherData", "otherData", {"anomalies_and_drops": {"all": ledger.anomalies(), **{
+    check.same("otherData", "otherData", {"version": ledger.version, **process(ledger), "anomalies_and_drops": {"all": ledger.anomalies(), **{
         d.name: ledger.anomalies(d) for d in ledger.devices}}}, found["otherData"])
