@@ -3544,6 +3544,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #include <stdlib.h>   /* getenv; malloc, for the shim */
 #include <sys/mman.h> /* mmap */
 #include <sys/stat.h> /* lstat */
+#include <sys/utsname.h> /* uname */
 #include <time.h>     /* clock_gettime */
 #include <unistd.h>   /* write */
 #if !defined(MAP_ANONYMOUS) || !defined(CLOCK_MONOTONIC)
@@ -4212,12 +4213,22 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
 /* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
-   process. It may use os/system. Invariant: a doubtful number counts as unknown, because a wrong
+   process, and the names of this process and of its machine. It may use os/system. Invariant: a doubtful number counts as unknown, because a wrong
    number is worse than none. Locks: none. */
 
 /* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
    It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
    time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
+
+/* Who a process is: for the head of a report. A text that is not known is "". */
+typedef struct mli_identity {
+    char program[256]; /* the name of the executable's file, without its directory */
+    char host[256];    /* the name of the machine */
+} mli_identity;
+
+/* Reads the names of this process. `root` is a prefix of the paths in /proc, for tests; NULL: none.
+   It has no effect on other systems than Linux. Keeps errno. */
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out);
 
 #if defined(__linux__)
 
@@ -4269,6 +4280,27 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 #endif
 
 /* -------------------------------------------------------------------------- src/os/machine.c -- */
+
+/* Copies the last part of a path of n bytes, which need not end with a 0. Cuts it to fit. */
+static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t n) {
+    size_t from = n, most = sizeof out->program - 1;
+    while (from && path[from - 1] != '/' && (!MLI_WINDOWS || path[from - 1] != '\\')) from--;
+    n -= from;
+    if (n > most) n = most;
+    memcpy(out->program, path + from, n);
+    out->program[n] = 0;
+}
+#if !MLI_WINDOWS
+static MLI_COLD void mli_host_set(mli_identity *out) {
+    struct utsname system;
+    size_t n;
+    if (uname(&system) < 0) return;
+    n = strlen(system.nodename);
+    if (n >= sizeof out->host) n = sizeof out->host - 1;
+    memcpy(out->host, system.nodename, n);
+    out->host[n] = 0;
+}
+#endif
 
 #if defined(__linux__)
 
@@ -4482,6 +4514,22 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
     errno = saved;
     return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
 }
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out) {
+    static const char self[] = "/proc/self/exe";
+    int saved = errno;
+    char path[1024], exe[MLI_PATH_MAX];
+    size_t n = root ? strlen(root) : 0;
+    ssize_t got = 0;
+    memset(out, 0, sizeof *out);
+    if (n <= sizeof path - sizeof self) {
+        if (n) memcpy(path, root, n);
+        memcpy(path + n, self, sizeof self);
+        got = readlink(path, exe, sizeof exe);
+    }
+    if (got > 0) mli_program_set(out, exe, (size_t)got);
+    mli_host_set(out);
+    errno = saved;
+}
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
     int saved = errno, cancel = mli_cancel_disable();
     uint64_t bytes = mli_cpu_process(cpu, mli_cpu_root(cpu));
@@ -4543,6 +4591,32 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     return -1;
 }
 #endif
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out) {
+#if MLI_WINDOWS
+    char exe[MLI_PATH_MAX];
+    wchar_t wide[MAX_PATH];
+    DWORD n = GetModuleFileNameW(NULL, wide, MAX_PATH), size = sizeof out->host;
+    int bytes = 0;
+    (void)root;
+    memset(out, 0, sizeof *out);
+    if (n && n < MAX_PATH)
+        bytes = WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, exe, MLI_PATH_MAX, NULL, NULL);
+    if (bytes > 0) mli_program_set(out, exe, (size_t)bytes);
+    if (!GetComputerNameA(out->host, &size)) *out->host = 0;
+#elif defined(__APPLE__)
+    char exe[MLI_PATH_MAX];
+    uint32_t size = sizeof exe;
+    (void)root;
+    memset(out, 0, sizeof *out);
+    if (!_NSGetExecutablePath(exe, &size)) mli_program_set(out, exe, strlen(exe));
+    mli_host_set(out);
+#else
+    (void)root;
+    (void)mli_program_set;
+    memset(out, 0, sizeof *out);
+    mli_host_set(out);
+#endif
+}
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap) {
     (void)path;
     (void)cap;
@@ -26760,6 +26834,7 @@ typedef struct mli_report {
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
+    mli_identity who;  /* the names of the process and of its machine */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
@@ -27328,6 +27403,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_now(lord) - lord->started;
+    mli_identity_read(mli_proc_root(lord), &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
@@ -27412,6 +27488,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if the
    others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
+
+/* Writes the process that a report is of, as in "sort, pid 4242 on a1, since
+   2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
+MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
+/* Writes the members of JSON that say which process a report is of, and when its ledger was
+   made. */
+MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
@@ -28026,6 +28109,32 @@ static MLI_COLD void mli_verdicts_write(mli_verdict_writer *w) {
         mli_verdict_end(w);
     }
 }
+static MLI_COLD void mli_put_name(mli_out *o, const char *name, int raw) {
+    if (raw)
+        mli_put_str(o, name);
+    else
+        mli_put_escaped(o, name, 0, "");
+}
+MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw) {
+    mli_put_name(o, r->who.program, raw);
+    mli_putf(o, *r->who.program ? ", pid %ju" : "pid %ju", mli_pid());
+    if (*r->who.host) mli_put_str(o, " on ");
+    mli_put_name(o, r->who.host, raw);
+    mli_put_str(o, ", since ");
+    mli_put_time(o, r->lord->started_wall, 0);
+    mli_put_str(o, " for ");
+    mli_put_fixed(o, r->uptime / 100000000u, 1);
+    mli_put_str(o, " s");
+}
+
+MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
+    const char *program = *r->who.program ? r->who.program : NULL;
+    const char *host = *r->who.host ? r->who.host : NULL;
+    mli_jsonf(r->o, ",'program':%s,'host':%s,'pid':%ju,'started_at':'", program, host, mli_pid());
+    mli_put_time(r->o, r->lord->started_wall, 0);
+    mli_jsonf(r->o, "','uptime_ns':%ju", r->uptime);
+}
+
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
     mli_verdict_writer w;
     memset(&w, 0, sizeof w);
@@ -28629,11 +28738,9 @@ static void mli_json_metadata(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, "{'schema':'memlord/2','version':'" MEMLORD_VERSION "','metadata':{");
     mli_json_time(r->o, "generated_at", mli_wall_now());
-    mli_jsonf(r->o,
-              ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'mark':%ju,"
-              "'num_snapshots':%ju",
-              mli_pid(), mli_labels(lord), r->uptime, mli_own_bytes(lord),
-              r->mark, (uint64_t)r->snapshots);
+    mli_json_process(r);
+    mli_jsonf(r->o, ",'labels':%s,'own_bytes':%ju,'mark':%ju,'num_snapshots':%ju",
+              mli_labels(lord), mli_own_bytes(lord), r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
                   mli_hook_on(lord, MLI_HOOK_SITES) != 0);
@@ -30801,15 +30908,21 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
     r->out.name_max = MLI_TEXT_NAME;
 }
 
+/* Writes the memory of the ledger itself, and how exact its peaks are. */
+static MLI_COLD void mli_text_own(mli_report *r) {
+    mli_putf(r->o, "its own memory %jo", mli_own_bytes(r->lord));
+    if (r->total.peak_error)
+        mli_putf(r->o, ", peaks low by at most %jo", r->total.peak_error);
+    mli_put_str(r->o, "\n");
+}
+
 static MLI_COLD void mli_text_first(mli_report *r) {
     size_t n;
     r->cpu.root = mli_proc_root(r->lord);
     r->resident = mli_cpu_resident(&r->cpu);
-    mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
-    mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo", mli_own_bytes(r->lord));
-    if (r->total.peak_error)
-        mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
+    r->out.name_max = MLI_TEXT_NAME;
+    mli_put_str(r->o, "MemLord " MEMLORD_VERSION "  ");
+    mli_text_process(r, r->o, 0);
     mli_put_str(r->o, "\n");
     n = mli_text_verdicts(r, 0, MLI_FIRST_SENTENCES);
     if (n > MLI_FIRST_SENTENCES) {
@@ -30819,9 +30932,11 @@ static MLI_COLD void mli_text_first(mli_report *r) {
     mli_text_labels(r);
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
+        mli_text_own(r);
         return;
     }
     mli_text_devices(r, MLI_FIRST_DEVICES);
+    mli_text_own(r);
     mli_text_bar(r);
     mli_text_phys_all(r, MLI_FIRST_PHYS);
     mli_text_tags(r, MLI_FIRST_TAGS);
@@ -30862,6 +30977,8 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
+    mli_text_process(r, r->o, 0);
+    mli_put_str(r->o, "\n");
     (void)mli_text_verdicts(r, 0, SIZE_MAX);
     mli_text_devices(r, r->devices);
     r->out.html = 0;
@@ -32459,6 +32576,14 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
     mli_pprof_sample(&w->x, whole, name, MLI_PAIR_LIVE, 0, part->bytes);
 }
 
+static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
+    char buf[sizeof w->x.r->who + 128]; /* room for the names, and for the rest */
+    mli_out line;
+    mli_out_buffer(&line, buf, sizeof buf);
+    mli_text_process(w->x.r, &line, 1);
+    (void)mli_out_end(&line, sizeof buf);
+    mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
+}
 static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
     uint32_t dev;
     for (dev = 0; dev <= w->x.devices; dev++) {
@@ -32491,6 +32616,7 @@ static MLI_COLD void mli_pprof_write(void *writer) {
     mli_pb_pair(o, 1, MLI_WORD_INUSE_SPACE, MLI_WORD_BYTES);
     mli_pb_pair(o, 1, MLI_WORD_PEAK_SPACE, MLI_WORD_BYTES);
     mli_pprof_names(w);
+    mli_pprof_process(w);
     mli_pprof_anomalies(w);
     mli_pprof_estimates(w);
     w->groups.writer = w;
@@ -32759,7 +32885,9 @@ static MLI_COLD void mli_heap_live(void *writer, const mli_live_block *b) {
 static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     uint32_t i;
     mli_heap_line2(w->x.o, "v", 0x10400, 2);
-    mli_put_str(w->x.o, "X memlord " MEMLORD_VERSION "\n");
+    mli_put_str(w->x.o, "X memlord " MEMLORD_VERSION "\n# ");
+    mli_text_process(w->x.r, w->x.o, 0);
+    mli_put_str(w->x.o, "\n");
     for (i = 0; i <= w->x.devices; i++)
         mli_text_anomalies(w->x.r, w->x.o, "# anomalies and drops, ", i);
     if (w->shares.at) {
@@ -33115,6 +33243,23 @@ static MLI_COLD void mli_prom_ooms(mli_prom_writer *w) {
     }
 }
 
+/* Writes which process the samples are of. A label of the ledger replaces one of the same name. */
+static MLI_COLD void mli_prom_info(mli_prom_writer *w) {
+    const char *const labels[][2] = {{"program", w->x.r->who.program}, {"host", w->x.r->who.host}};
+    size_t i;
+    mli_prom_head(w->x.o, "info", "1, with the process that these samples are of");
+    mli_put_str(w->x.o, "memlord_info{version=\"" MEMLORD_VERSION "\"");
+    for (i = 0; i < 2; i++) {
+        if (mli_prom_label_in(w->label, labels[i][0], strlen(labels[i][0]))) continue;
+        mli_putf(w->x.o, ",%s=\"", labels[i][0]);
+        mli_prom_text(w->x.o, labels[i][1]);
+        mli_put_str(w->x.o, "\"");
+    }
+    if (!mli_prom_label_in(w->label, "pid", 3)) mli_putf(w->x.o, ",pid=\"%ju\"", mli_pid());
+    mli_prom_labels_put(w, 1);
+    mli_put_str(w->x.o, "1\n");
+}
+
 static MLI_COLD void mli_prom_write(void *writer) {
     mli_prom_writer *w = (mli_prom_writer *)writer;
     const mli_report *r = w->x.r;
@@ -33146,8 +33291,9 @@ static MLI_COLD void mli_prom_write(void *writer) {
     mli_prom_whole(w, "uptime_seconds", "age of the ledger", 'X', w->x.r->uptime);
     mli_prom_whole(w, "written_timestamp_seconds", "Unix time of these samples", 'X',
                    mli_wall_now());
-    mli_prom_head(w->x.o, "build_info", "1, with the version of memlord.h");
-    mli_prom_sample(w, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
+    mli_prom_whole(w, "start_time_seconds", "Unix time when the ledger was made", 'X',
+                   w->x.lord->started_wall);
+    mli_prom_info(w);
 }
 MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
     mli_export_run(r, sizeof(mli_prom_writer), mli_prom_write);
@@ -33254,8 +33400,8 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
    scopes, X events for the remembered invocations. A block that begins in the ring is an async
    slice. The slice of a block that is still live ends with the file. Its end event has the block's
    parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then X events, then the
-   events of the ring. Snapshots and the ring are in order of time. Anomalies and drops are in
-   "otherData". */
+   events of the ring. Snapshots and the ring are in order of time. The process, anomalies and drops
+   are in "otherData". */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -33306,7 +33452,9 @@ static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, ui
 static MLI_COLD void mli_trace_names(const mli_export *x) {
     const mli_thread *t = mli_thread_first(x->lord);
     mli_trace_open(x, "M", 0, 0);
-    mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
+    mli_jsonf(x->o, "'process_name','args':{'name':");
+    mli_trace_text(x, *x->r->who.program ? x->r->who.program : "memlord");
+    mli_trace_close(x);
     for (; t; t = mli_thread_next(t)) {
         uint32_t number = mli_record_number(t->id);
         mli_trace_open(x, "M", 0, number);
@@ -33491,11 +33639,13 @@ static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     for (i = 1; i <= w->x.devices; i++) mli_trace_counter(w, (uint32_t)i, now);
 }
 
-/* Writes the anomalies and drops that are not 0, those of all devices together and those of
-   each. */
-static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
+/* Writes the process, and the anomalies and drops that are not 0, those of all devices together and
+   those of each. */
+static MLI_COLD void mli_trace_other(const mli_export *x) {
     uint32_t dev;
-    mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
+    mli_jsonf(x->o, "\n],'otherData':{'version':'" MEMLORD_VERSION "'");
+    mli_json_process(x->r);
+    mli_jsonf(x->o, ",'anomalies_and_drops':{");
     for (dev = 0; dev <= x->devices; dev++) {
         const char *name;
         size_t i = 0;
@@ -33535,7 +33685,7 @@ static MLI_COLD void mli_trace_write(void *writer) {
         mli_trace_ring(w);
     else
         x->r->result = MEMLORD_E_NOMEM;
-    mli_trace_anomalies(x);
+    mli_trace_other(x);
     mli_own_free(x->lord, w->depth, w->threads + 1);
     mli_own_free(x->lord, w->level, size);
 }
