@@ -1484,101 +1484,6 @@ function parts(block, ask) {
     rest > 0 ? el('p.soft', count(rest) + ' more are not listed') : null);
 }
 
-// -- what held the peak --
-
-/* Places tiles in rows along the shorter side. A row is filled as long as its tiles become squarer (the
-   squarified treemap of Bruls, Huizing and van Wijk, 2000). Requires: the largest tiles come first. */
-function squarify(tiles, w, h) {
-    const out = [], total = sum(tiles, t => t.bytes), scale = total ? w * h / total : 0;
-    let x = 0, y = 0, i = 0;
-    while (i < tiles.length && w > 0 && h > 0) {
-        const side = Math.min(w, h);
-        let area = 0, end = i, worst = Infinity;
-        for (; end < tiles.length; end++) {
-            const grown = area + tiles[end].bytes * scale, big = tiles[i].bytes * scale, small = tiles[end].bytes * scale;
-            const ratio = Math.max(side * side * big / (grown * grown), grown * grown / (side * side * small));
-            if (ratio > worst) break;
-            worst = ratio;
-            area = grown;
-        }
-        const thick = area / side;
-        for (let along = 0; i < end; i++) {
-            const long = tiles[i].bytes * scale / thick;
-            out.push(w < h ? [x + along, y, long, thick] : [x, y + along, thick, long]);
-            along += long;
-        }
-        if (w < h) y += thick, h -= thick;
-        else x += thick, w -= thick;
-    }
-    return out;
-}
-
-function holderTiles(d, by) {
-    const list = objs(obj(d.holder)[by]).map(t => ({ bytes: Math.max(zero(t.bytes), 0),
-        key: by === 'tags' ? text(t.tag) : siteKey(t.site), by: by.slice(0, -1),
-        name: by === 'tags' ? text(t.tag) || 'untagged' : siteText(t.site) || 'site not known' }))
-        .filter(t => t.bytes > 0).sort((a, b) => b.bytes - a.bytes);
-    const rest = zero(d.holder.bytes) - sum(list, t => t.bytes);
-    if (rest > 0) list.push({ name: list.length ? 'other ' + by : 'not known', bytes: rest, kind: 'rest' });
-    return list;
-}
-
-/* Returns the map of tiles. All tiles together are one tab stop, and arrow keys go from tile to tile. */
-function treemap(tiles, total, width, height) {
-    const boxes = squarify(tiles, width, height);
-    const pick = e => {
-        const t = tiles[[...map.children].indexOf(e.target.closest('[role]'))];
-        if (t && t.key) choose({ kind: t.by, value: t.key });
-    };
-    const map = el('div.map', { role: 'list', click: pick, keydown: e => {
-        if (e.key === 'Enter') pick(e);
-        const way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
-        const all = [...map.children], next = all[all.indexOf(e.target) + way];
-        if (!way || !next) return;
-        e.preventDefault();
-        e.target.tabIndex = -1;
-        next.tabIndex = 0;
-        next.focus();
-    } });
-    boxes.forEach(([x, y, w, h], i) => {
-        const t = tiles[i], words = [bytes(t.bytes), percent(t.bytes / total)];
-        const tile = el('div', { role: 'listitem', tabindex: i ? -1 : 0, title: `${t.name}\n${exact(t.bytes)}`,
-            'aria-label': t.name + ' ' + words.join(', ') }, w > 60 && h > 20 && el('b', t.name),
-            ...words.map(word => w > 60 && h > 60 && el('span', word)));
-        Object.assign(tile.style, { left: x / width * 100 + '%', top: y / height * 100 + '%',
-            width: w / width * 100 + '%', height: h / height * 100 + '%' });
-        if (t.key && !belongs({ [t.by]: t.key })) tile.classList.add('off');
-        map.append(paint(tile, t));
-    });
-    return map;
-}
-
-function showPeak(p, body) {
-    const held = p.devices.filter(d => d.holder && (holderTiles(d, 'tags').length || holderTiles(d, 'sites').length))
-        .sort((a, b) => zero(b.holder.bytes) - zero(a.holder.bytes));
-    if (!held.length) return false;
-    let d = held[0], by = held.some(h => objs(h.holder.tags).some(t => text(t.tag))) ? 'tags' : 'sites';
-    const area = el('div'), when = el('output');
-    const pick = el('select', { 'aria-label': 'Device', change: () => { d = held[pick.selectedIndex]; render(); } },
-        ...held.map(h => el('option', h.name)));
-    const toggles = ['tags', 'sites'].map(kind => button('by ' + kind.slice(0, -1), () => { by = kind; render(); }));
-    function render() {
-        const tiles = holderTiles(d, by), width = body.clientWidth || 1000;
-        toggles.forEach((b, i) => b.setAttribute('aria-pressed', String(by === ['tags', 'sites'][i])));
-        const at = num(d.holder.time_ns);
-        when.textContent = bytes(num(d.holder.bytes)) + (at === null ? '' : ' at ' + duration(at)) +
-            (num(d.stats.peak) !== null ? ', peak ' + bytes(d.height) : '');
-        const total = sum(tiles, t => t.bytes);
-        fill(area, treemap(tiles, total, width, width < 600 ? 416 : 352), el('details', el('summary', 'As a table'),
-            table([['Name', 'text', t => t.name, { mono: true, keep: true }], ['Bytes', 'bytes', t => t.bytes, share],
-                ['Share', 'share', t => t.bytes / total]], tiles, { name: 'holders of the peak', sort: 'Bytes' })));
-    }
-    view.renders.push(render);
-    fill(body, el('div.tools', held.length > 1 ? pick : el('b', d.name), el('span.group', ...toggles), when), area);
-    render();
-    return true;
-}
-
 // -- devices --
 
 /* Returns the parts of which the memory of a device is made. The parts may be more than the total, and
@@ -1724,7 +1629,7 @@ function showDevices(p, body) {
 
 // These records are bounded, so they are overwritten or thinned out. That is no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
-const TOLD = new Map([['leaks', 'leaks'], ['peak', 'peak'], ['growth', 'memory'], ['mistakes', 'mistakes']]); // the sections that kinds of verdicts lead to; the other kinds lead to the devices
+const TOLD = new Map([['leaks', 'leaks'], ['peak', 'flame'], ['growth', 'memory'], ['mistakes', 'mistakes']]); // the sections that kinds of verdicts lead to; the other kinds lead to the devices
 
 /* Returns the words of a part of a verdict, with its tag and its site as links if they are not cut. A tag
    stands after the word 'tag', before the site. A site stands after 'site', 'at' or two spaces. */
@@ -1760,10 +1665,10 @@ const SENTENCES = 4; // the others are one click away
 /* Returns the line that says what the report is of. */
 function titleLine(p) {
     const meta = p.meta, program = text(meta.program, 80).replace(/^.*[\\/]/, ''), ran = num(meta.uptime_ns);
-    const began = text(meta.started_at, 40) || ran !== null && typeof meta.generated_at === 'string' && isFinite(Date.parse(meta.generated_at)) &&
-        new Date(Date.parse(meta.generated_at) - ran / 1e6).toISOString().replace('T', ' ').replace(/\..*/, ' UTC');
+    const from = typeof meta.generated_at === 'string' && ran !== null ? Date.parse(meta.generated_at) - ran / 1e6 : NaN; // a profile of before 0.5 does not say when it began
+    const began = text(meta.started_at, 40) || isFinite(from) && new Date(from).toISOString();
     return el('p.who', program && el('b', program), ...[num(meta.pid) && 'pid ' + meta.pid, text(meta.host, 60) && 'on ' + text(meta.host, 60), text(meta.labels, 200),
-        began && 'since ' + began, ran !== null && 'for ' + duration(ran), p.raw.version && 'MemLord ' + text(p.raw.version, 20)].filter(Boolean).map(words => el('span', words)));
+        began && 'since ' + began.replace('T', ' ').replace(/\.\d*Z$|Z$/, ' UTC'), ran !== null && 'for ' + duration(ran), p.raw.version && 'MemLord ' + text(p.raw.version, 20)].filter(Boolean).map(words => el('span', words)));
 }
 
 function showOverview(p, body) {
@@ -1798,7 +1703,7 @@ function showAbout(p, body) {
 
 // -- the page --
 
-const DRAW = Object.assign({ overview: showOverview, devices: showDevices, flame: showFlame, memory: showMemory, timeline: showTimeline, peak: showPeak }, TABLES, { about: showAbout });
+const DRAW = Object.assign({ overview: showOverview, devices: showDevices, flame: showFlame, memory: showMemory, timeline: showTimeline }, TABLES, { about: showAbout });
 
 /* Draws a section. If that fails, the section says so, and the other sections are drawn all the same. */
 function drawSection(id, p) {
