@@ -1609,6 +1609,7 @@ static void controls_and_marks_of_direction_are_written_alike_in_every_format(vo
     assert_ok(memlord_tag_begin(lord, tag));
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7 << 20, &site));
     assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_checkpoint(lord, "now")); /* TIMELINE has the tags of snapshots */
     for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
         test_text text;
         memset(&text, 0, sizeof text);
