@@ -2372,7 +2372,8 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
    run. For a further one it drops and counts the snapshot whose neighbours are closest in time. The
    first and the last one stay, and so do those in which a device, or all devices together, held
    most. A checkpoint goes only when nothing else can.
-   Errors: E_INVALID if the name is NULL or ""; E_NOMEM; reports count the checkpoints it dropped.
+   Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
+           count one more dropped snapshot.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
            block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
@@ -2662,8 +2663,8 @@ MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
 /* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
-   Cost:   a few ns. A thread's first call since a ledger was destroyed takes a lock, and walks the
-           ledgers. */
+   Cost:   a few ns. A thread's call takes a lock and walks the ledgers if it asks for another
+           generation than the thread's last call, or if a ledger was destroyed since. */
 MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
 
 /* Fills in the allocator that a ledger has by default. This allocator takes pages from the
@@ -3164,8 +3165,8 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* Returns true if the reference is recorded. It is not recorded on a NULL ledger, nor if the
-       ledger refused it. */
+    /* Returns true if the handle has an end to record. It has none if it is empty, on a NULL
+       ledger, or if the ledger refused the reference. It has one after E_NOMEM. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
@@ -5529,9 +5530,9 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a loop. *n counts the calls. Most calls spin; after each MLI_SPIN_LOOKS of them one
-   yields, and after MLI_SPIN_TURNS yields it sleeps for 50 us to 1 ms. To yield is not enough,
-   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+/* Waits once in a loop. *n counts the calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields
+   instead, the first MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone
+   is not enough, because a real-time thread that yields lets no thread of lower priority run, and such a thread
    may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
@@ -6024,7 +6025,8 @@ typedef struct mli_debug_note {
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
-    uint32_t inside[2];  /* calls of the logger that began in each turn: see mli_log_state */
+    uint32_t inside[2];  /* calls of the logger that the thread is in now, by the turn in which they
+                            began: 0 or 1, which changes with the logger; see mli_log_state */
 } mli_log_calls;
 
 /* The current thread's record in one ledger. No two ledgers have the same generation, so the
@@ -6076,8 +6078,8 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
                                 alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the block of the call in progress keeps its stack, and is not the
-                                last block that the thread had picked */
+    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block other than the
+                                thread's last picked one, so mli_thread.taken_key stays */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
@@ -19594,7 +19596,8 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread and did not end on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* for each dev: the sum of the deltas, signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
+                                                ended span changed the thread's level; signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that is being written is none of the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -19849,8 +19852,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
-   the invocation that the context has joined, or NULL if the span begins a new one. The high of
+/* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
+   `adopted` is the invocation that the context has joined, or NULL if the span begins a new
+   invocation. The high of
    each cell starts again at its level, so that it measures the peak of this span. The span around
    keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
@@ -26424,7 +26428,8 @@ typedef struct mli_leak_table {
     size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
                                `at` are shown */
     size_t room;            /* the number of groups that `at` has room for, a power of 2 */
-    mli_leak_group *at;     /* NULL if no block is in a group */
+    mli_leak_group *at;     /* NULL: there is no room for groups, because there was no memory, or
+                               no live block */
 } mli_leak_table;
 
 /* Allocates the groups of a table: twice as many as there are blocks, at most MLI_LEAKS. Returns 0
@@ -27750,7 +27755,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        /* the bytes of an account are among those of its device */
+        /* passes 0, because the bytes of an account are among those of its device */
         if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
@@ -34239,7 +34244,7 @@ MLI_API void memlord_request_save(memlord *lord) {
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
 /* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules that come after the cold lock. */
+   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
 
 /* Returns the bytes of a ledger with the states behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);

@@ -200,8 +200,8 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* Returns true if the reference is recorded. It is not recorded on a NULL ledger, nor if the
-       ledger refused it. */
+    /* Returns true if the handle has an end to record. It has none if it is empty, on a NULL
+       ledger, or if the ledger refused the reference. It has one after E_NOMEM. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:

@@ -11,8 +11,8 @@ MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
 /* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
-   Cost:   a few ns. A thread's first call since a ledger was destroyed takes a lock, and walks the
-           ledgers. */
+   Cost:   a few ns. A thread's call takes a lock and walks the ledgers if it asks for another
+           generation than the thread's last call, or if a ledger was destroyed since. */
 MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
 
 /* Fills in the allocator that a ledger has by default. This allocator takes pages from the

@@ -364,7 +364,8 @@ typedef struct mli_debug_note {
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
-    uint32_t inside[2];  /* calls of the logger that began in each turn: see mli_log_state */
+    uint32_t inside[2];  /* calls of the logger that the thread is in now, by the turn in which they
+                            began: 0 or 1, which changes with the logger; see mli_log_state */
 } mli_log_calls;
 
 /* The current thread's record in one ledger. No two ledgers have the same generation, so the
@@ -416,8 +417,8 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
                                 alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the block of the call in progress keeps its stack, and is not the
-                                last block that the thread had picked */
+    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block other than the
+                                thread's last picked one, so mli_thread.taken_key stays */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */

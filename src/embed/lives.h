@@ -1,5 +1,5 @@
 /* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules that come after the cold lock. */
+   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
 #ifndef MLI_EMBED_LIVES_H
 #define MLI_EMBED_LIVES_H
 #include "api/api.h"

@@ -26,7 +26,8 @@ typedef struct mli_leak_table {
     size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
                                `at` are shown */
     size_t room;            /* the number of groups that `at` has room for, a power of 2 */
-    mli_leak_group *at;     /* NULL if no block is in a group */
+    mli_leak_group *at;     /* NULL: there is no room for groups, because there was no memory, or
+                               no live block */
 } mli_leak_table;
 
 /* Allocates the groups of a table: twice as many as there are blocks, at most MLI_LEAKS. Returns 0

@@ -212,8 +212,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
-   the invocation that the context has joined, or NULL if the span begins a new one. The high of
+/* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
+   `adopted` is the invocation that the context has joined, or NULL if the span begins a new
+   invocation. The high of
    each cell starts again at its level, so that it measures the peak of this span. The span around
    keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,

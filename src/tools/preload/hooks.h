@@ -100,8 +100,8 @@ EXPORT void free(void *ptr) {
     leave();
 }
 
-/* Copies a block of `boot`. The size of the block is not known, so more may be copied than was
-   asked for. */
+/* Copies a block of `boot`. The size of the old block is not known, so the copy may run past its
+   end, but not past the end of `boot`. */
 static void *copy_boot(const void *old, size_t size) {
     size_t most = (size_t)(boot + BOOT_BYTES - (const unsigned char *)old);
     void *fresh = real.malloc(size);
