@@ -2367,11 +2367,11 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and sites,
-   and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the whole
-   run. For a further one it drops and counts the snapshot whose neighbours are closest in time. The
-   first and the last one stay, and so do those in which a device, or all devices together, held
-   most. A checkpoint goes only when nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and
+   sites, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the
+   whole run. For a further one it drops and counts the snapshot whose neighbours are closest in
+   time. The first and the last one stay, and so do those in which a device, or all devices
+   together, held most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
            count one more dropped snapshot.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
@@ -2382,11 +2382,11 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
    with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which much
-   has changed. These snapshots have no blocks. The interval then grows with the ledger's life, so
-   that all of them fit. The time is that of the ledger's clock. While a clock of the host's stands still no
-   snapshot is taken. If the clock runs ahead, or the interval changes, the thread notices within a
-   second.
+   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which
+   much has changed. These snapshots have no blocks. The interval then grows with the ledger's
+   life, so that all of them fit. The time is that of the ledger's clock. While a clock of the
+   host's stands still no snapshot is taken. If the clock runs ahead, or the interval changes, the
+   thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -5531,9 +5531,9 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
 /* Waits once in a loop. *n counts the calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields
-   instead, the first MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone
-   is not enough, because a real-time thread that yields lets no thread of lower priority run, and such a thread
-   may hold the lock. */
+   instead, the first MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding
+   alone is not enough, because a real-time thread that yields lets no thread of lower priority
+   run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);

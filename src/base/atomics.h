@@ -246,9 +246,9 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
 /* Waits once in a loop. *n counts the calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields
-   instead, the first MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone
-   is not enough, because a real-time thread that yields lets no thread of lower priority run, and such a thread
-   may hold the lock. */
+   instead, the first MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding
+   alone is not enough, because a real-time thread that yields lets no thread of lower priority
+   run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
