@@ -5856,8 +5856,8 @@ struct mli_counters_state {
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* the time of mli_now from which on a publication asks the end of
                                      its call to look for a due snapshot; 0: never */
-    mli_u64 looks;                /* how many publications there were without a batch, while look_due
-                                     was set */
+    mli_u64 looks;                /* how many publications there were without a batch, while
+                                     look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
