@@ -490,6 +490,15 @@ static int contains(memlord *lord, memlord_format format, const char *piece) {
     free(text.data);
     return found;
 }
+static int has_a_decimal_comma(memlord *lord, memlord_format format) {
+    test_text text = written(lord, format);
+    const char *at = text.data;
+    int found = 0;
+    while (!found && (at = strchr(at + 1, ',')) != NULL)
+        found = isdigit((unsigned char)at[-1]) && isdigit((unsigned char)at[1]);
+    free(text.data);
+    return found;
+}
 
 /* -- a small ledger -- */
 
@@ -1405,7 +1414,7 @@ static void a_locale_with_a_comma_changes_nothing(void **state) {
         if (formats[i] != MEMLORD_FORMAT_TRACE && formats[i] != MEMLORD_FORMAT_CSV &&
             formats[i] != MEMLORD_FORMAT_PPROF && formats[i] != MEMLORD_FORMAT_MEMORY_VIZ &&
             formats[i] != MEMLORD_FORMAT_PROMETHEUS)
-            assert_false(contains(lord, formats[i], ","));
+            assert_false(has_a_decimal_comma(lord, formats[i]));
     setlocale(LC_ALL, "C");
 }
 
