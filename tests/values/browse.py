@@ -14,7 +14,7 @@ import page_report
 from check import SCRIPTS, Check, Tap, played
 from script import FORMATS as NAMES
 
-SUBJECTS = ("title", "answers", "figures", "cards", "peak", "tables", "inner", "leaks", "mistakes", "about")
+SUBJECTS = ("title", "answers", "figures", "cards", "tables", "inner", "leaks", "mistakes", "about")
 
 
 def shown(pages):

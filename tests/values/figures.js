@@ -33,7 +33,6 @@ function figures() {
         figures: all(document, '#overview .figures > div', d => [words(d.querySelector('dt')),
             ...figure(d.querySelector('dd > span')), all(d, 'small', words).join()]),
         cards: all(document, '#devices .card', card),
-        peak: shown('peak') ? [words(document.querySelector('#peak output')), table(document.querySelector('#peak table'))] : null,
         tables: Object.fromEntries(sections.map(id => [id, table(document.querySelector(`#${id} .body > div > .box > table`))])),
         inner: all(document, 'td.inner table', table), // sites by device, parts of blocks, leaks of a site
         leaks: shown('leaks') ? words(document.querySelector('#leaks .note')) : null,

@@ -93,7 +93,7 @@ SHOW = {"text": lambda x: x, "bytes": size, "signed": signed, "count": count, "t
 TITLE = {"text": lambda x: x if len(x) > 28 else "", "bytes": exact, "signed": exact,
          "count": lambda x: "", "time": lambda x: count(x) + " ns", "share": lambda x: ""}
 BLANK = (None, "")
-FIRST, CARDS = 200, 12  # rows of a table, and devices, that are shown until more are asked for
+FIRST = 200  # rows of a table that are shown until more are asked for
 
 
 class Column:
@@ -236,6 +236,17 @@ def place_words(row, brief):
     return site_text(dict(row["site"], function=""), brief)
 
 
+def called_by(group):
+    """Names the three functions that called a site most, with their shares."""
+    parts, found = {}, [c for row in group["of"] for c in row.get("callers", [])]
+    key = "live_bytes" if any(c["live_bytes"] for c in found) else "alloc_bytes"
+    for c in found:
+        name = site_text(c["site"], True)
+        parts[name] = parts.get(name, 0) + c[key]
+    total, named = max(sum(parts.values()), 1), in_order(list(parts.items()), lambda part: part[1])
+    return ", ".join(f"{name} {percent(part / total)}" for name, part in named[:3]) + (", …" if named[3:] else "")
+
+
 def sites_table(report):
     groups, total = site_groups(report), report["total"]
     lacks = {title: total[all_] - sum(g[key] or 0 for g in groups) for title, all_, key in (
@@ -245,6 +256,7 @@ def sites_table(report):
     return table([
         Column("Function", "text", lambda g: g["site"]["function"] or "(not known)"),
         Column("Place", "text", lambda g: place_words(g, False), words=lambda g: place_words(g, True)),
+        *([Column("Called by", "text", called_by, keep=True)] if any(s.get("callers") for s in report["sites"]) else []),
         Column("Device", "text", lambda g: f"{len(g['on'])} devices" if len(g["on"]) > 1 else g["on"][0],
                full=lambda g: ", ".join(g["on"])),
         Column("Live", "bytes", "live_bytes", add=True), Column("Share", "share", "part"),
@@ -439,6 +451,12 @@ class Place:
         shown += [kv for kv in (("driver’s context", context), ("neighbours", neighbours)) if kv[1] > 0]
         return shown + [("unaccounted", self.unaccounted), ("free", self.free)]
 
+    def part(self):
+        """The part of the capacity that is used, by which the page sorts the devices."""
+        if not self.total or self.used is None:
+            return None
+        return min(self.used, self.total) / self.total
+
     def marks(self):
         return [kv for kv in (("pool", self.stats["reserved"]), ("limit", self.limit)) if kv[1]]
 
@@ -542,23 +560,6 @@ def figures(report):
              f"{many(t['allocs'], 'alloc')}, {many(t['frees'], 'free')}"]]
 
 
-def peak(report):
-    """Returns what held the highest peak, by tag or, where no tag did, by site."""
-    held = sorted(report["peak_holders"], key=lambda h: -h["bytes"])
-    if not held:
-        return None
-    h, by = held[0], "tags" if any(t["tag"] for x in held for t in x["tags"]) else "sites"
-    name = (lambda t: t["tag"] or "untagged") if by == "tags" else (lambda t: site_text(t["site"]) or "site not known")
-    tiles = in_order([{"name": name(t), "bytes": t["bytes"]} for t in h[by] if t["bytes"]], lambda t: t["bytes"])
-    rest = h["bytes"] - sum(t["bytes"] for t in tiles)
-    if rest > 0:
-        tiles.append({"name": "other " + by if tiles else "not known", "bytes": rest})
-    top = next(d["stats"]["peak"] for d in report["devices"] if d["device"] == h["device"])
-    return [f"{size(h['bytes'])} at {duration(h['time_ns'])}, peak {size(top)}", table([
-        Column("Name", "text", "name", keep=True), Column("Bytes", "bytes", "bytes"),
-        Column("Share", "share", lambda t: t["bytes"] / h["bytes"])], tiles, "Bytes")]
-
-
 def about(report):
     m, e = report["metadata"], report["events"]
     passed = [f"{count(m['dropped'][k])} {k.replace('_', ' ')}" for k in ("scope_invocations", "snapshots")
@@ -585,15 +586,15 @@ TABLES = {"scopes": (scopes_table, lambda r: r["scopes"]), "tags": (tags_table, 
 
 
 def expected(report):
-    places = [Place(report, d) for d in by_peak(report)]
+    places = in_order([Place(report, d) for d in by_peak(report)], lambda d: d.part())
     m = report["metadata"]
     return {
-        "title": " · ".join(filter(None, [
-            "MemLord", m["program"] and cut(m["program"], 60), m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])),
+        "title": " ".join(" · ".join(filter(None, [  # as browsers do, without double spaces
+            "MemLord", m["program"] and re.sub(r".*[\\/]", "", cut(m["program"], 60)),
+            m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])).split()),
         "answers": answers(report),
         "figures": figures(report),
-        "cards": [d.card() for d in places[:CARDS]],
-        "peak": peak(report),
+        "cards": [d.card() for d in places[:FIRST]],
         "tables": {name: make(report) for name, (make, rows) in TABLES.items() if rows(report)},
         "inner": site_tables(report) + part_tables(report) + leak_tables(report),
         "leaks": leaks_note(report) if report["leaks"]["by_site"] else None,
