@@ -4287,8 +4287,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 
 /* Copies the last part of a path of n bytes, which need not end with a 0. Cuts it to fit. */
 static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t n) {
+    const char other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
     size_t from = n, most = sizeof out->program - 1;
-    while (from && path[from - 1] != '/' && (!MLI_WINDOWS || path[from - 1] != '\\')) from--;
+    while (from && path[from - 1] != '/' && path[from - 1] != other) from--;
     n -= from;
     if (n > most) n = most;
     memcpy(out->program, path + from, n);
