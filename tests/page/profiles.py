@@ -154,7 +154,8 @@ class Run:
         named = [s for s in self.snaps if s["checkpoint_name"]]
         return {
             "schema": "memlord/2", "version": "0.3.0",
-            "metadata": {"generated_at": iso(self.now), "pid": 4711, "uptime_ns": self.now, "own_bytes": 1890432,
+            "metadata": {"generated_at": iso(self.now), "program": None, "host": None, "pid": 4711,
+                         "started_at": iso(0), "uptime_ns": self.now, "own_bytes": 1890432,
                          "mark": 1, "labels": "host=a1,model=llama-8b", "num_snapshots": len(self.snaps),
                          "operation_tracking_enabled": True, "sites_enabled": True, "events_enabled": bool(events),
                          "dropped": {"scopes": 0, "scope_invocations": 0, "snapshots": 0, "events": len(self.events) - len(events)}},
