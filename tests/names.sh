@@ -71,7 +71,7 @@ __attribute__((noinline)) void few(void) { keep(1 << 20); __asm__ volatile(""); 
 int main(void) { few(); return 0; }
 END
 $cc -O2 -g "$out/few.c" -o "$out/few" && report 1 few.txt few
-said=$(cat "$out/few.txt")
+said=$(unbroken "$out/few.txt")
 matches 'TEXT has them, the innermost first' '1 MiB .*  keep [^ ]*few.c:3 < few [^ ]*few.c:4 < main [^ ]*few.c:5'
 if [ -x "$out/engine" ]; then
     resize=$(grep -n 'resize((size_t)n)' tests/names/engine.cpp | cut -d: -f1)

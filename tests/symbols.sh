@@ -341,6 +341,7 @@ preloaded alone MEMLORD_SYMBOLS=1 ./waits
 matches 'the interposer alone has the names of dynamic symbols, demangled' \
     '1009 B .* app::method\(long\) waits\+0x'
 preloaded usr/lib MEMLORD_SYMBOLS=1 ./waits
+printf '%s\n' "$said" >said && said=$(unbroken said)
 matches 'the interposer asks an installed symbolize, of which the program sees nothing' 'status 0' \
     "1009 B .* app::method\(long\) .*waits.cpp:$(grep -n 'void method' waits.cpp | cut -d: -f1)"
 asked ./waits

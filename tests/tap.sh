@@ -77,3 +77,6 @@ if [ "${1:-}" = one ]; then
     verdict $? "${2%%	*}"
     exit
 fi
+
+# FILE: a TEXT report with each line whole that was broken at 100 columns.
+unbroken() { sed -e ':a' -e '$!{N;ba' -e '}' -e 's/\n        \([^ ]\)/ \1/g' "$1"; }
