@@ -323,7 +323,7 @@ $(once_compiled): private warn += -DMLI_EMITTED
 build/diff build/symbolize: build/%: src/tools/%.c src/tools/profile.h memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 $(warn) -I. $< -o $@ $(libs) -lm -pthread
-build/diff: src/tools/budget.h
+build/diff: src/tools/budget.h src/tools/output.h
 build/diff: libs := -lcjson
 build/diff: | deps-json
 build/symbolize: src/tools/perfmap.h

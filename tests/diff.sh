@@ -410,10 +410,10 @@ ends 0 --accept edited.budget --tolerance 5 now.json &&
     [ ! -e "$out/edited.budget.tmp" ]
 verdict $? 'and a second time there is nothing left to raise' "$out/said"
 
-edit_tags other.json base.json 'p["metadata"]["program"] = "/usr/bin/other"'
+edit_tags other.json base.json 'p["metadata"]["program"] = "other"'
 cp "$out/edited.budget" "$out/kept.budget"
 ends 2 --budget edited.budget other.json &&
-    says "$out/said" '^diff: edited.budget is the budget of app, and other.json is of other$' &&
+    says "$out/said" "^diff: edited.budget is the budget of app, and other.json is of other: correct 'program' in the budget, or take it out\$" &&
     ends 2 --accept edited.budget other.json && cmp "$out/kept.budget" "$out/edited.budget" >>"$out/said" 2>&1 &&
     write strange.budget '"tags": {"somebody on cpu": 1}' && ends 2 --budget strange.budget base.json &&
     says "$out/said" 'no tag, scope or site in it is in base.json: of another program?$'

@@ -21,6 +21,8 @@
     larger --tolerance. Peaks of scopes are taken as exact. They are, unless several threads were in
     one invocation of the scope. Temporaries are known where every alloc has a stack
     (MEMLORD_STACK_BYTES=1) and the profile lists all stacks.
+
+    Requires: the rows and options of diff.c, which includes this file, and output.h.
 */
 #ifndef BUDGET_H
 #define BUDGET_H
@@ -169,7 +171,8 @@ static cJSON *budget_open(const char *path) {
     if (!(o.tolerance >= 0 && o.tolerance <= TOLERANCE_MOST))
         DIE("%s: no tolerance from 0 to %d", name, TOLERANCE_MOST);
     if (program && now.program && strcmp(program, now.program))
-        DIE("%s is the budget of %s, and %s is of %s", name, program, now.path, now.program);
+        DIE("%s is the budget of %s, and %s is of %s: correct 'program' in the budget, or take it "
+            "out", name, program, now.path, now.program);
     cJSON_ArrayForEach(item, root) {
         static const char *const known[] = {"schema", "tolerance", "program", "note"};
         size_t k = 0;

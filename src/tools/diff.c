@@ -5,13 +5,14 @@
 
         cc -std=c99 -O2 -I. src/tools/diff.c -o diff -lcjson -lm -pthread
         ./diff base.json now.json              # by device, tag, scope, site, stack and leak
-        ./diff --accept budget.json base.json  # writes a budget (budget.h), or raises what was
-   passed
+        ./diff --accept budget.json base.json  # writes a budget, or raises what was passed
         ./diff --budget budget.json now.json   # status 1: something is over its budget
 
     With --markdown the output is tables for the summary of a job of GitHub. With --github it has
     lines that GitHub shows at the file and line: an error for what is over its budget or, without a
     budget, a warning for a site that grew.
+
+    budget.h describes budgets.
 
     What changed most comes first, by the column with the arrow. That is the first of live bytes,
     peak and allocated bytes whose total has changed. The status is 2 for bad input.
@@ -426,7 +427,6 @@ static void read_profile(struct profile *p, const char *path) {
     p->when = text_of(metadata, "generated_at");
     p->labels = text_of(metadata, "labels");
     p->program = text_of(metadata, "program");
-    if (p->program) p->program = file_name(p->program);
     p->run =
         joined("%s %.0f", p->when ? p->when : p->path, cJSON_GetNumberValue(get(metadata, "pid")));
     p->depth = cJSON_GetNumberValue(get(get(root, "stacks"), "depth")); /* NaN if it is no number */
@@ -553,12 +553,11 @@ static void doubt_modules(void) {
     const cJSON *was, *is;
     cJSON_ArrayForEach(is, get(get(now.root, "stacks"), "modules")) {
         const cJSON *path = get(is, "module"), *id = get(is, "build_id");
-        cJSON_ArrayForEach(was, get(get(base.root, "stacks"),
-                                    "modules")) if (cJSON_IsString(path) &&
-                                                    cJSON_Compare(path, get(was, "module"), 1) &&
-                                                    !cJSON_Compare(id, get(was, "build_id"), 1))
-            note("%s is of another build: places in it without a name are not compared",
-                 clean(path->valuestring));
+        cJSON_ArrayForEach(was, get(get(base.root, "stacks"), "modules"))
+            if (cJSON_IsString(path) && cJSON_Compare(path, get(was, "module"), 1) &&
+                !cJSON_Compare(id, get(was, "build_id"), 1))
+                note("%s is of another build: places in it without a name are not compared",
+                     clean(path->valuestring));
     }
 }
 
@@ -623,262 +622,7 @@ static void doubt(void) {
     doubt_stacks();
 }
 
-/* -- the table, for people and for machines -- */
-
-enum { NAME_COLUMN = 88, FRAMES_SHOWN = 5, NAME_MOST = 300, CHANGE_MOST = 9999 };
-
-static const char *const states[] = {"", "gone", "new", ""};
-
-/* Returns a text such as "1.5 GiB", with a sign if it is a change. Returns "-" if the value is not
-   known, and "=" if nothing changed. */
-static const char *amount(double v, int sign, char *text) {
-    char bytes[32];
-    if (isnan(v)) return "-";
-    if (sign && !(fabs(v) > 0)) return "=";
-    (void)memlord_format_bytes(fabs(v) < 1.8e19 ? (uint64_t)fabs(v) : UINT64_MAX, bytes, 32);
-    sprintf(text, "%s%s", v < 0 ? "-" : sign ? "+" : "", bytes);
-    return text;
-}
-
-/* Returns a change as a percentage of the value in the base, "" if that value is 0 or not known. */
-static const char *percent(const row *r, char *text) {
-    const double was = r->bytes[0][measure], part = growth(r, measure) / was * 100;
-    if (!(was > 0) || !(fabs(part) > 0)) return "";
-    if (part > CHANGE_MOST) return ">+9999 %";
-    sprintf(text, "%+.*f %%", fabs(part) < 100, part);
-    return text;
-}
-
-/* Returns a text as Markdown that shows it as it is. Every character that Markdown or GitHub may
-   give a meaning is an entity. A long text is cut. */
-static const char *marked(const char *name) {
-    size_t room = strlen(name), most = room < NAME_MOST ? room : NAME_MOST;
-    char *out = (char *)must_alloc(6 * most + 32), *to = out + sprintf(out, "<code>");
-    while (most < room && (name[most] & 0xc0) == 0x80) most--; /* a character is not cut in two */
-    for (size_t i = 0; i < most; i++) {
-        const unsigned char c = (unsigned char)name[i];
-        if (c >= 0x80 || strchr(" ,-/()", c) || (c >= '0' && c <= '9') ||
-            ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'))
-            *to++ = (char)c;
-        else
-            to += sprintf(to, "&#%d;", c);
-    }
-    sprintf(to, "%s</code>", most < room ? "..." : "");
-    return out;
-}
-
-static const char *shown(const char *name) { return o.form == MARKDOWN ? marked(name) : name; }
-
-/* Prints a text in a command for GitHub, where some characters have a meaning. A property has two
-   more of them than a message. */
-static void github_put(const char *text, int property) {
-    for (size_t left = 4 * NAME_MOST; *text && left; text++, left--) {
-        if (strchr(property ? "%\r\n:," : "%\r\n", *text))
-            printf("%%%02X", (unsigned)*text);
-        else
-            putchar(*text);
-    }
-}
-
-/* Prints a line that GitHub shows at the place of a site. Without a site it stands on the page of
-   the run. GitHub's paths begin at the root of the repository. */
-static void github_line(const char *command, const cJSON *site, const char *message) {
-    const char *root = getenv("GITHUB_WORKSPACE"), *file = text_of(site, "file");
-    const double line = cJSON_GetNumberValue(get(site, "line"));
-    const size_t skip = root ? strlen(root) : 0;
-    printf("::%s ", command);
-    if (file && line > 0) {
-        if (skip && !strncmp(file, root, skip) && file[skip] == '/') file += skip + 1;
-        fputs("file=", stdout);
-        github_put(strncmp(file, "./", 2) ? file : file + 2, 1);
-        printf(",line=%.0f,", line);
-    }
-    fputs("title=Memory::", stdout);
-    github_put(message, 0);
-    putchar('\n');
-}
-
-static void row_json(const row *r) {
-    cJSON *out = cJSON_CreateObject();
-    cJSON_AddStringToObject(out, "kind", kinds[r->kind].name);
-    cJSON_AddStringToObject(out, "name", r->name);
-    cJSON_AddStringToObject(out, "state", states[r->sides]);
-    for (int c = 0; c < COLUMNS; c++) {
-        const double pair[] = {r->bytes[0][c], r->bytes[1][c]}; /* NaN becomes null */
-        cJSON_AddItemToObject(out, columns[c], cJSON_CreateDoubleArray(pair, 2));
-    }
-    cJSON_AddItemToObject(out, "peak_error", cJSON_CreateDoubleArray(r->low, 2));
-    if (r->frames) {
-        cJSON *frames = cJSON_AddArrayToObject(out, "frames");
-        for (size_t i = 0; i < r->depth; i++)
-            cJSON_AddItemToArray(frames, cJSON_CreateString(r->frames[i]->name));
-        cJSON_AddNumberToObject(out, "error", sqrt(r->variance));
-    }
-    puts(cJSON_PrintUnformatted(out));
-    cJSON_Delete(out);
-}
-
-/* Prints the callers of a stack, each after `before` and before `after`. */
-static void frames_print(const row *r, const char *before, const char *after) {
-    size_t i = shown_from(r->frames, 0, r->depth), count = 1, left = 0;
-    while ((i = shown_from(r->frames, i + 1, r->depth)) < r->depth)
-        if (count++ < FRAMES_SHOWN)
-            printf("%s%s%s", before, shown(r->frames[i]->name), after);
-        else
-            left++;
-    if (left) printf("%s(%zu more)%s", before, left, after);
-}
-
-static void row_print(const row *r) {
-    char text[40], before[NAME_COLUMN + 3];
-    for (int c = 0; c < COLUMNS; c++) {
-        printf("%11s", amount(r->bytes[1][c], 0, text));
-        printf("%13s", amount(r->bytes[1][c] - r->bytes[0][c], 1, text));
-        if (c == measure) printf("%9s", percent(r, text));
-    }
-    printf("  %-4s %s", states[r->sides], r->name);
-    if (r->variance > 0) printf(", +- %s", amount(sqrt(r->variance), 0, text));
-    putchar('\n');
-    sprintf(before, "%*s< ", NAME_COLUMN, "");
-    frames_print(r, before, "\n");
-}
-
-static void row_markdown(const row *r) {
-    char text[40];
-    printf("| %s %s", r->kind == TOTAL ? r->name : shown(r->name), states[r->sides]);
-    if (r->variance > 0) printf(" ± %s", amount(sqrt(r->variance), 0, text));
-    frames_print(r, "<br>← ", "");
-    for (int c = 0; c < COLUMNS; c++) {
-        printf(" | %s", amount(r->bytes[1][c], 0, text));
-        printf(" | %s", amount(r->bytes[1][c] - r->bytes[0][c], 1, text));
-        if (c == measure) printf(" | %s", percent(r, text));
-    }
-    puts(" |");
-}
-
-/* Prints a warning for a site that grew. */
-static void row_github(const row *r) {
-    char by[40], is[40], part[40];
-    if (r->kind != SITE || growth(r, measure) <= 0 || r->strange) return;
-    github_line("warning", r->site,
-                joined("%s: %s %s, now %s%s%s", r->name, columns[measure],
-                       amount(growth(r, measure), 1, by), amount(r->bytes[1][measure], 0, is),
-                       *percent(r, part) ? ", " : "", percent(r, part)));
-}
-
-static void (*const row_show[])(const row *) = {row_print, row_json, row_markdown, row_github};
-
-/* Prints what stands above the rows of a kind. */
-static void show_head(int kind) {
-    if (o.form == TABLE && kind != TOTAL) printf("%s\n", kinds[kind].name);
-    if (o.form != MARKDOWN || (o.only && kind == TOTAL)) return;
-    printf("\n| %s ", kind == TOTAL ? "" : kinds[kind].name);
-    for (int c = 0; c < COLUMNS; c++)
-        printf("| %s | change%s ", columns[c], c == measure ? "\xe2\x86\x93 | % " : "");
-    puts("|\n|---|--:|--:|--:|--:|--:|--:|--:|");
-}
-
-/* Prints the rows of one kind that changed most. In a table the other rows become one. Requires:
-   the rows are in the order of their changes. */
-static void show(int kind) {
-    row rest = {kind, 3, 0, "", "", NULL, 0, NULL, 0, 0, {{0}}, {0}};
-    size_t first = 0, end, count = 0;
-    while (first < row_count && rows[first].kind < kind) first++;
-    for (end = first; end < row_count && rows[end].kind == kind; end++)
-        if ((double)count < o.top && (kind == TOTAL || changed(&rows[end]))) count++;
-    if (!count || base.absent[kind] || now.absent[kind]) return;
-    show_head(kind);
-    for (size_t i = first; i < first + count; i++) row_show[o.form](&rows[i]);
-    for (size_t i = first + count; i < end; i++) row_join(&rest, &rows[i]);
-    if (o.form == JSON || o.form == GITHUB || first + count == end) return;
-    rest.name = joined("(%zu more)", end - first - count);
-    rest.bytes[1][PEAK] = NAN; /* peaks of different times do not add up */
-    row_show[o.form](&rest);
-}
-
-/* Returns where a profile is from, for people. */
-static const char *origin(const struct profile *p) {
-    const cJSON *meta = get(p->root, "metadata");
-    const char *host = text_of(meta, "host"), *version = text_of(p->root, "version");
-    const double pid = cJSON_GetNumberValue(get(meta, "pid"));
-    char *text = joined("%s", p->path);
-    const char *before = ": ";
-    if (p->program) text = joined("%s%s%s", text, before, p->program), before = ", ";
-    if (pid > 0) text = joined("%s%spid %.0f", text, before, pid), before = ", ";
-    if (host) text = joined("%s%son %s", text, before, host), before = ", ";
-    if (p->when) text = joined("%s%s%s", text, before, p->when), before = ", ";
-    return version ? joined("%s%sMemLord %s", text, before, version) : text;
-}
-
-/* Returns the row that changed most, of the kind that says most about where. Returns NULL if
-   nothing changed. Requires: the rows are in the order of their changes. */
-static const row *largest_change(void) {
-    static const int order[] = {STACK, SITE, TAG, SCOPE, DEVICE};
-    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
-        for (size_t i = 0; i < row_count; i++) {
-            const row *r = &rows[i];
-            if (r->kind == order[k] && !base.absent[r->kind] && !now.absent[r->kind] &&
-                !r->strange && change(r, measure) > 0 &&
-                !(kinds[r->kind].rest && !strcmp(r->name, kinds[r->kind].rest)))
-                return r;
-        }
-    return NULL;
-}
-
-/* Prints the answer: by how much the total changed, and which row changed most. The page has the
-   same words. */
-static void show_answer(void) {
-    static const char *const names[] = {"Live bytes", "The peak", "Allocated bytes"};
-    const row *all = row_count && rows->kind == TOTAL ? rows : NULL, *most = largest_change();
-    const double by = all ? all->bytes[1][measure] - all->bytes[0][measure] : NAN;
-    char text[40];
-    if (measure && !isnan(by)) printf("Live bytes are the same. ");
-    if (isnan(by))
-        printf("How live bytes changed is not known.");
-    else if (!(fabs(by) > 0))
-        printf("Live bytes are the same.");
-    else
-        printf("%s %s by %s.", names[measure], by > 0 ? "grew" : "shrank",
-               amount(fabs(by), 0, text));
-    if (most)
-        printf(" The largest change by %s: %s, %s%s.", kinds[most->kind].name, shown(most->name),
-               amount(growth(most, measure), 1, text), most->variance > 0 ? ", an estimate" : "");
-    putchar('\n');
-}
-
-static void show_all(void) {
-    if (row_count) qsort(rows, row_count, sizeof *rows, by_change);
-    if (o.form == TABLE) {
-        printf("from %s\n  to %s\n", origin(&base), origin(&now));
-        show_answer();
-        for (int c = 0; c < COLUMNS; c++)
-            printf("%11s%s%s", columns[c],
-                   c == measure ? "      change\xe2\x86\x93        %" : "       change",
-                   c + 1 < COLUMNS ? "" : "\n");
-    } else if (o.form == MARKDOWN) {
-        fputs("\n**Memory.** ", stdout);
-        show_answer();
-        printf("\n- from %s\n", shown(origin(&base)));
-        printf("- to %s\n", shown(origin(&now)));
-    }
-    for (int kind = 0; kind < KINDS; kind++)
-        if (kind == TOTAL || !o.only || o.only == kind) show(kind);
-}
-
-/* -- the messages, in Markdown -- */
-
-static char *messages; /* a list of all messages, or NULL */
-
-static void messages_add(const char *form, va_list args) {
-    note_also = NULL; /* a failure here must not come back */
-    messages = joined("%s- %s\n", messages ? messages : "", marked(joined_of(form, args)));
-    note_also = messages_add;
-}
-
-static void messages_print(void) {
-    if (messages) printf("\n%s", messages);
-}
-
+#include "output.h"
 #include "budget.h"
 
 /* -- the command line -- */
