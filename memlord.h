@@ -226,11 +226,11 @@
                          idle since other threads came can hold back more: with 8 threads
                          twice as much. No thread holds back more than counter_batch. The same
                          holds for tags. It holds for sites, too, but the first thread of a
-                         site may hold back a counter_batch.
-                         JSON has the peak_error of each tag and site. A reader of the peak,
-                         such as a report or a snapshot, raises it to the live bytes of that
-                         moment if these are more. The peak of a scope is exact on one device
-                         if no threads share the scope. On several devices it is an upper
+                         site may hold back a counter_batch. JSON has the peak_error of
+                         each tag and site. A reader of the peak, such as a report or a
+                         snapshot, raises it to the live bytes of that moment if these
+                         are more. The peak of a scope is exact on one device if no
+                         threads share the scope. On several devices it is an upper
                          bound: memlord_scope_export
         freed            bytes credited since the last collection or reset. The host has freed
                          them; its allocator, or the driver, may still hold the memory
@@ -393,9 +393,10 @@
     that touches a device with a capacity source, a collection callback and a strategy. With
     MEMLORD_FLAG_NO_THREADS there are none. They take no signals. With MEMLORD_FLAG_DEFER the
     poller of the cpu starts when a callback is added. It starts the others when it sees that
-    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start.
-    One writes a file, after memlord_export_start. One, the listener, answers the neighbours,
-    after memlord_pressure_open. The listener runs collection callbacks even with
+    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start;
+    with MEMLORD_FLAG_NO_SNAPSHOT_THREAD calls take them. One writes a file, after
+    memlord_export_start. One, the listener, answers the neighbours, after
+    memlord_pressure_open. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
     MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
@@ -2470,8 +2471,8 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
     X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
     X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")           \
     X(FOLDED_PEAK, "peak.folded", "as FOLDED: what each stack held at its device's peak")     \
-    X(FOLDED_ALLOCATED, "allocated.folded", "as FOLDED: what each stack has allocated")   \
-    X(TIMELINE, "timeline.csv", "live bytes by device and tag over the snapshots, for a spreadsheet")
+    X(FOLDED_ALLOCATED, "allocated.folded", "as FOLDED: what each stack has allocated")       \
+    X(TIMELINE, "timeline.csv", "live bytes by device and tag over time, for a spreadsheet")
 
 typedef enum memlord_format {
     MEMLORD_FORMAT_TEXT = 0,              /* a table for people; the first 25 lines tell most of
@@ -2493,7 +2494,7 @@ typedef enum memlord_format {
                                              script */
     MEMLORD_FORMAT_FOLDED_PEAK = 10,      /* as FOLDED: what each stack held at its device's peak */
     MEMLORD_FORMAT_FOLDED_ALLOCATED = 11, /* as FOLDED: what each stack has allocated */
-    MEMLORD_FORMAT_TIMELINE = 12,         /* live bytes by device and tag over the snapshots, for a
+    MEMLORD_FORMAT_TIMELINE = 12,         /* live bytes by device and tag over time, for a
                                              spreadsheet */
     MEMLORD_FORMAT_COUNT
 } memlord_format;
@@ -4217,8 +4218,8 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
 /* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
-   process, and the names of this process and of its machine. It may use os/system. Invariant: a doubtful number counts as unknown, because a wrong
-   number is worse than none. Locks: none. */
+   process, and the names of this process and of its machine. It may use os/system. Invariant: a
+   doubtful number counts as unknown, because a wrong number is worse than none. Locks: none. */
 
 /* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
    It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
@@ -9463,15 +9464,16 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the end
-   of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the
+   end of the call. Without a batch every call publishes, and each 64th looks at the clock. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands if a
-   bound was reached, of the device's holders if they are to be noted again, and of snapshots. */
+/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands
+   if a bound was reached, of the device's holders if they are to be noted again, and of snapshots.
+   */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9766,9 +9768,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of `level`
-   also pairs with the releases of the calls that count: a reader that finds the level of a call also
-   finds what calls counted that had ended before. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of
+   `level` also pairs with the releases of the calls that count: a reader that finds the level of a
+   call also finds what calls counted that had ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -9787,12 +9789,12 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     return sum;
 }
 
-/* Raises the peak of a row to what its cells show, and sets the sums that concern the peak. No cell
-   with a batch can publish meanwhile, so the published bytes and what one cell holds back were live
-   together. The levels of all cells may be of different moments: the thread of one cell may have
-   freed before another one allocated. They were live together if a second pass finds the same sums,
-   because a call changes `allocs` or `out` before the level. Without a batch the published bytes are
-   the live bytes. */
+/* Raises the peak of a row to what its cells show, and sets the sums that concern the peak. No
+   cell with a batch can publish meanwhile, so the published bytes and what one cell holds back were
+   live together. The levels of all cells may be of different moments: the thread of one cell may
+   have freed before another one allocated. They were live together if a second pass finds the same
+   sums, because a call changes `allocs` or `out` before the level. Without a batch the published
+   bytes are the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -9938,9 +9940,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the epoch
-   changes with the rows of devices, all of which it takes at once: a free counts in both or in
-   none. */
+   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the
+   epoch changes with the rows of devices, all of which it takes at once: a free counts in both or
+   in none. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
@@ -19855,9 +19857,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 
 /* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
    `adopted` is the invocation that the context has joined, or NULL if the span begins a new
-   invocation. The high of
-   each cell starts again at its level, so that it measures the peak of this span. The span around
-   keeps the old high. */
+   invocation. The high of each cell starts again at its level, so that it measures the peak of this
+   span. The span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -22495,8 +22496,8 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
 }
 
 /* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
-   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp counts
-   as ended. */
+   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp
+   counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
@@ -24061,16 +24062,17 @@ typedef struct mli_holders {
 /* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
-/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS have
-   all live bytes of the device. There are none if the ledger had no tag or no site by then. */
+/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their
+   number, which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than
+   MLI_HOLDERS have all live bytes of the device. There are none if the ledger had no tag or no
+   site by then. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks` is
-   1, the largest blocks. Returns NULL if there is no memory. */
+/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
+   is 1, the largest blocks. Returns NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
@@ -24185,8 +24187,8 @@ static MLI_COLD size_t mli_holdings_list(memlord *lord, int book, uint32_t n,
     }
     return sum;
 }
-/* Notes the bytes of n devices. Lists their holdings: by site in the first n elements, by tag in the
-   next n. Returns how many holdings there are in all. */
+/* Notes the bytes of n devices. Lists their holdings: by site in the first n elements, by tag
+   in the next n. Returns how many holdings there are in all. */
 static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usage *usage,
                                       mli_holding_list *list) {
     uint32_t i;
@@ -24302,8 +24304,8 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
 }
-/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these need a
-   walk of the map. If there is no memory, the snapshot counts as lost. */
+/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these
+   need a walk of the map. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
@@ -24385,8 +24387,9 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
-/* When calls take snapshots, the next one is due after the interval, but no earlier than after a 256th
-   of the ledger's life, because more are not kept, and after 64 times as long as this one took. */
+/* When calls take snapshots, the next one is due after the interval, but no earlier than after a
+   256th of the ledger's life, because more are not kept, and after 64 times as long as this one
+   took. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -26169,8 +26172,8 @@ static MLI_COLD int mli_verify_all(mli_verify *v) {
 
 /* -- public -- */
 
-/* Allocates a sum for each row and takes the cold lock, under which rows are made. Returns the bytes
-   that it allocated; 0 means that there is no memory, and that the lock is not taken. */
+/* Allocates a sum for each row and takes the cold lock, under which rows are made. Returns the
+   bytes that it allocated; 0 means that there is no memory, and that the lock is not taken. */
 static MLI_COLD size_t mli_verify_begin(mli_verify *v) {
     memlord *lord = v->lord;
     for (;;) {
@@ -26222,17 +26225,19 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/reports/growth.h -- */
 
-/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns mli_series_list,
-   a part of a report. May use books/ and services/snapshots. Locks: none. */
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
+   mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
 
-/* What grows is found by a straight line through the live bytes of consecutive snapshots, the last
-   one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots, begins in the
-   first half of the time, and explains the bytes with an R2 of at least 0.8. It rises by at least 1
-   MiB a minute, or by at least 1 % of the capacity in all. In its second half it rises at least half
-   as fast. Earlier snapshots have less than the middle of the line, so that the last tooth of a
-   sawtooth is no growth. Of several such lines the longest one counts whose R2 is the highest, or
-   0.02 below it. */
+/* What grows is found by a straight line through the live bytes of consecutive snapshots, the
+   last one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots and
+   MLI_GROWTH_NS, because what a program takes in its first moments tells nothing of a minute. It
+   begins in the first half of the time, and explains the bytes with an R2 of at least 0.8. It
+   rises by at least 1 MiB a minute, or by at least 1 % of the capacity in all. In its second half
+   it rises at least half as fast. Earlier snapshots have less than the middle of the line, so that
+   the last tooth of a sawtooth is no growth. Of several such lines the longest one counts whose R2
+   is the highest, or 0.02 below it. */
 #define MLI_GROWTH_POINTS 8
+#define MLI_GROWTH_NS 1000000000u
 #define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
 #define MLI_GROWING 20 /* how many of what grows a report lists */
 
@@ -26340,8 +26345,8 @@ static double mli_series_minutes(const mli_series_list *list, uint32_t i) {
     return (double)(list->snapshot[list->snapshots - 1]->time - list->snapshot[i]->time) / 6e10;
 }
 /* Returns 1 if a series had fewer than `bytes` in all snapshots before one. */
-static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_series *s, uint32_t end,
-                                     double bytes) {
+static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_series *s,
+                                     uint32_t end, double bytes) {
     uint32_t i;
     for (i = 0; i < end; i++) {
         const uint64_t level = mli_series_level(list, s, i);
@@ -26349,8 +26354,8 @@ static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_seri
     }
     return 1;
 }
-/* Returns 1 if a line is one by which a series grows. `age` is how many minutes ago it began, `late`
-   the slope of its second half. */
+/* Returns 1 if a line is one by which a series grows. `age` is how many minutes ago it began,
+   `late` the slope of its second half. */
 static MLI_COLD int mli_line_grows(double age, double slope, double late, uint64_t capacity) {
     if (slope <= 0 || late < slope / 2) return 0;
     return slope >= 1048576 || (capacity && slope * age >= (double)capacity / 100);
@@ -26375,7 +26380,8 @@ static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
         slope[i] = mli_line_add(&sums, -age, (double)level - (double)end, &fit[i]);
         points[i] = (uint32_t)sums.n;
         while (middle > i && mli_series_minutes(list, middle - 1) <= age / 2) middle--;
-        if (points[i] < MLI_GROWTH_POINTS || age < mli_series_minutes(list, 0) / 2 ||
+        if (points[i] < MLI_GROWTH_POINTS || age * 6e10 < MLI_GROWTH_NS ||
+            age < mli_series_minutes(list, 0) / 2 ||
             fit[i] < 0.8 || !mli_line_grows(age, slope[i], slope[middle], capacity) ||
             !mli_series_below(list, s, i, (double)end - slope[i] * age / 2))
             fit[i] = 0;
@@ -26907,6 +26913,12 @@ typedef struct mli_report {
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site of a row of sites, as reports show it. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
+/* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
+   series of a site or a device. */
+MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s);
+/* Returns the site of a series. Returns NULL for the bytes that have no site, and for a series of a
+   tag or a device. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s);
 /* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
    rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
@@ -26975,6 +26987,13 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
 }
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
+}
+MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s) {
+    if (s->book != MLI_BOOK_TAG || !s->row) return NULL;
+    return (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
+}
+MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s) {
+    return s->book == MLI_BOOK_SITE && s->row ? mli_row_site(lord, s->row) : NULL;
 }
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
     uint32_t i;
@@ -27509,8 +27528,8 @@ MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
    holds or held most, then what is odd. Writes those from number `first` up to `last`, from 0, and
-   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts names
-   after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
+   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts
+   names after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
 /* Writes the verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
@@ -27620,8 +27639,8 @@ typedef struct mli_verdict_writer {
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     size_t sentences;   /* TEXT: how many sentences there were so far */
-    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after the
-                           last, from 0 */
+    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after
+                           the last, from 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
@@ -27764,8 +27783,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
-/* Writes who holds a physical device: the largest other process, or all other processes if it is not
-   known, then the largest tag. Leaves out other processes that hold less than this ledger. */
+/* Writes who holds a physical device: the largest other process, or all other processes if it is
+   not known, then the largest tag. Leaves out other processes that hold less than this ledger. */
 static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
     const memlord_capacity sample = mli_phys_sample_of(line->phys);
     mli_out *o = &w->part;
@@ -27845,16 +27864,14 @@ static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book)
 /* Writes what grows: "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or, for a device,
    "it grows". */
 static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series *s) {
-    memlord *lord = w->r->lord;
-    if (s->book == MLI_BOOK_SITE && s->row) {
-        w->site = mli_row_site(lord, s->row);
+    w->site = mli_series_site(w->r->lord, s);
+    w->tag = mli_series_tag(w->r->lord, s);
+    if (w->site)
         mli_putf(&w->part, "site %p grows", (const void *)w->site);
-    } else if (s->book == MLI_BOOK_TAG && s->row) {
-        w->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
+    else if (w->tag)
         mli_putf(&w->part, "tag %s grows", w->tag);
-    } else {
+    else
         mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
-    }
 }
 /* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
    82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
@@ -27879,7 +27896,7 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
         mli_put_clock(o, seconds);
         mli_put_str(o, " UTC");
         if (most->book == MLI_BOOK_TAG && site && site->row) {
-            w->site = mli_row_site(r->lord, site->row);
+            w->site = mli_series_site(r->lord, site);
             mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
                      (const void *)w->site);
         }
@@ -27952,9 +27969,9 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12 KiB
-   left". If the holders were noted more than a 64th below the peak, also says of how many
-   bytes the shares are. */
+/* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
+   KiB left". If the holders were noted more than a 64th below the peak, also says of how many bytes
+   the shares are. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -27980,18 +27997,24 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
         }
-        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64) mli_putf(o, " of %jo", h->bytes);
+        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
+            mli_putf(o, " of %jo", h->bytes);
         mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);
     }
 }
 
-/* Does what mli_anomaly_next does, but with dev 0 returns only what no device has counted. */
+/* Does what mli_anomaly_next does, but leaves out the invocations and snapshots that are no
+   longer kept, because these lists are bounded and that is no fault. With dev 0 returns only what
+   no device has counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
     while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
         const size_t at = mli_anomaly_columns[*i - 1];
+        if (at == (size_t)MLI_STAT_COUNT + MLI_LOST_scope_invocations ||
+            at == (size_t)MLI_STAT_COUNT + MLI_LOST_snapshots)
+            continue;
         for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
             mli_take_off(v, *mli_stat_of(&r->stat[k], at));
         if (*v) break;
@@ -28015,7 +28038,7 @@ static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     }
     return heaviest << 62 | (sum < most ? sum : most);
 }
-/* Writes a verdict such as "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2".
+/* Writes a verdict such as "anomalies and drops, cpu: unknown_frees 1; all: dropped_exports 2".
    The device with the heaviest anomalies comes first. What no device has counted stands under
    "all". */
 static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
@@ -28100,8 +28123,8 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before growth,
-   peaks and the holders of live bytes, because all totals are too low then. */
+/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before
+   growth, peaks and the holders of live bytes, because all totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_verdict_writer *w) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
@@ -29172,11 +29195,9 @@ static void mli_json_snapshots(mli_report *r) {
 static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
     mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
     if (s->book == MLI_BOOK_TAG)
-        mli_jsonf(r->o, ",'tag':%s",
-                  s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject : NULL);
+        mli_jsonf(r->o, ",'tag':%s", mli_series_tag(r->lord, s));
     if (s->book == MLI_BOOK_SITE)
-        mli_jsonf(r->o, ",'site':%p",
-                  (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+        mli_jsonf(r->o, ",'site':%p", (const void *)mli_series_site(r->lord, s));
 }
 /* Writes the bytes of the largest tags and sites in each snapshot, and what grows. */
 static MLI_COLD void mli_json_series(mli_report *r) {
@@ -29567,7 +29588,7 @@ static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-bYo90vCILdgjD3E3g3+pHfgxVkJg9XS/Oyvmdm/aYSM='; script-src 'sh"
-    "a256-cSQkVLshS72Nule76NpA320H79s5x7kiLmEnJFo4eOk=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-3UOHUXg5/ub4uz5t4hLgdhYm+MDFOq0YB3loUNtyulU=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -29590,7 +29611,7 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3744] = {
+static const char mli_html_tail[][3742] = {
     "</script>\n<script type=\"text/plain\" id=\"packed\">eNq0vXt/2zbSNvz83U8hq1kvGUGKZMduQpnWmx63"
     "3ebQJt12V9Wd0BJlsaZJlaR8qKzv/s41A4CgLGd79/k9m65FgiAIDAZzwswgKPK8Wne7y2gZF0ErTc4XVXcWFRfep/Mp/"
     "YvUp4OjwWeDM3+ISlmcblV6Sv/6VGl20D84RqUku2hWGZzRw4H6NH4aH8cRqpT5vGrWOYqO5sfP1adRPzo+G6BOsUrjZp"
@@ -29631,540 +29652,540 @@ static const char mli_html_tail[][3744] = {
     "Ui2S2nrZvZXJkDot3fGdtuYNW3b++xI+eICYOIvX2n5rY8AWf5KPAfW5BV1ekErYIJJ2AcjEiSTBeoZpoHe9S+nWz84bz"
     "7D3BmO7K6HPk5t4ZkXyp1p+0sJUrQvTAvRYHxYrOk0ym9G1FX2nlPVn95Ee2AIRgvWRLZCn9RbIljlteM/cOujTn0/7/f"
     "4hD58E6ibqPmQEYwNgraNjh3aIP12iEFRC7I+Gs7rMSkay1mBeGNX1WcPaYCyJ8jtbf/R7jv7s2NF46gmNSZ7fIf3WgrQ"
-    "R73dI6FNi3DQNVJFFC++o/zdClSI",
-    "uqwcVnh26c35Tbw3wqHXrzkI+7Nd84M/vbW2rLfytj6/qKsL2XW2eSqNlGQfmwqFIm2qhqpljZBPr2mdbxkrg/S65plr8"
-    "l+2pwfAhCG6ZA2vzFzVqSL5DOevNkS02sLVZ4vbabDK6HzBl9YiP6hHvHKFhANEcJlLDQtu/HgyeH7UbnKN3KBZGGKWqW"
-    "zRNr8vGIJH4KoxKIlr46uQjbQ7atoFB8/VZ/GfeP2y8D8NuCxO8NUtWEXxoerZtkv91W0Q+xatm64OEtNNGe0/7O+x1mw"
-    "qG7FZVrD/yKdCYuqbZmd09hE0vW9+jE73K2U86PHANwv9Fql9lyTSfkdSUzJIggfNERSuR6P+q3MFM2CC/iwER+S22lMi"
-    "mmie1SZLzVX3pw5dBVMMWD6T1xLADtOe3sEZaGg/YsYL3ZOp1fVhjOem+vSTLqHtNlqGJc+tAOHhzLYABQy46Pye64u6s"
-    "s/RkpdADlxNRg4f3TMCbWVxFSdrUYdgSqHeTtnfkjZNHPW0twkfScNe8O16LoVsiyRY/lA1XeqOF7WkWq2VfVejK8+G2x"
-    "dHsNsvzZw89lz1hoyzaPoooY/ZGmpt2Dzq9HIn4zNs4DhCtlf6+Zf8jjJd4ruW70sRg22y/vQ/TXB1sTvuILN+/BxIzV+"
-    "IixMAmCCu+0H4h0hzze9k2bHim3HN4AOlgdqfuS8VM7e061S4rorWqqlBaohX/G+LrySwOoqs8mTHL20EX+Vv8wPaJ2Wi"
-    "3IL7KqsCDzID7zh5EDkgJRzeP1wwL2aUxvkvxDSkAFljePC/gtMRVyqAF5eAq9tdiarNGikRpnVBpG7XSpMR93XyB+0NT"
-    "nUaXsRHt9bKaxfNolVZ/ypGjB5noT+uFTWPtwbZmeNTcA7wn9uNbsEA5CPj0f0GedxlddJOdNAnO4nnOzgiWU/YPo7bjl"
-    "SIE0u4S7ti45ta2XTXqATlEUe8a7ZRMdhkWXceQ/wVLMs5KNEHAU5KejeDx9GjYnO7Np2cxVkBztdU7x9uPRfrfUoZYON"
-    "YCvTXq1xqSAcWBVgQf2O/+6A7C/X1wo+jd2wnffEodL1fWjtDETPt0+aBOYV6P0qiwZjm2KboWNSZ17HxhXzBEeOsVpwL"
-    "WXUe0Zk0x9TrT7kS6YpMVWmOaqNCb/3OifUtaySxsyyvt1jSNyjJss/NJW6sYpyeLg9OfFyQbTBdRdh7PTp5QwcksuTLV"
-    "MdPt05MnVER/dbunnzS+ADhdJfH11jf+1+3M4qtkGlNXZ1EVdYkBhO0vdRHVpI7pO+7kJydL0zY8Vdqnr5fEU6MW0dwWr"
-    "dhWUtEUwoLYa/2UES4Q4lSEG0nZusZ42WhWthZ5OhtSXZSfxTTXBEWe5RZYTOs6KlsF1t0shgm4iD+pCE4terclnW2VEc"
-    "wCZWtVxrPeyZMl9euBUX/y0LB50t1Bf83Ul+S65UIP3CnZPfgXLWJ16Ad1mOhBjF/08uy2Io7N9IJGOdRjlPEyHOgSMCA"
-    "ofbHISSxpRZ+gJVqpZRxzxaw1X6Vpi6nMsBUVADAbQ66j9EK1vsLibP2R55cEh0wR/MpFfk0dSdO/CI/LmGB/6wLkpZQI"
-    "LOSmxdSnSi7j3QD5nlihjF614mi6MPOFbxBm5Nckf02jNO613hGY0E4L1k/ApdIFILD7nz47GHw2LINPCCvitEWItUwya"
-    "o4HrFqzIjonNMvo0oHMJXWOmxFa2gAKlRPYF9GS0PUvo4zpngukd6ZMwGRuW/mcRpovH1o230Kg1zVoDLFGEep9UkB4o4"
-    "dE8Qk/XtTjowGrVqcVkXRBAPrs4GDI8LDj/OTeOIcaT/DK20UyrzpyDxxqzYv8UnrAeIcLwqty2krj6CrmCbn8i4CScbl"
-    "geislAqS3HwHMP+K0JhcgBDSofBoxEQGhkQ5jQFSJXmlht2kW0MNpuiqBfkxzuPufaPiKNEkYSEh5Y6rN8pgb6LW+jNMq"
-    "QnOpxd4Wy4tYiGlcoi2sUZFJep+8JeWeWA1NSrxE485MypK/N4t/Ed2i8wYM3+Feoxld7oYfs5WaBgG15lgLIjDUYCVmk"
-    "f31lUByxtb8coGeXlw/1DsQeXSvzFckB9vZpZXMpAUorBlSr8XUZDcuVMwWttFgyFSG5WyU0xq0S0JPr2LUma4uV2Kba8"
-    "Egxx0iqeL8/26+WAhrQOVzKRGwfI8PlFVLqu2Gzxuwzla5OqMPMT+R2tzpLGYAzWZYrkn1FztJi7vZx+9R0Cpp/cjEkHB"
-    "zYXq849Hufv9FlkM6RXTRRKSXpoyFJHOHqUQPlkVO7JhIHm4WRKcSQJT3jP6SDFVWpG5eNjFZF/H3hZ/xhNGCakn1v/Ql"
-    "LQs1PvXClPG3zN1fah68rwlHLhAg4lLwPl8SwFp6I9EstL8GuSxaEtdpDuitLRQE+mIRTy/YMCTfty999JMPE8QFgX/Wp"
-    "Im6iAeqb/7a/JwRvW5MDhfIzOCSUC6BWIpQnD/9BfHTPf3c0uJvv/oiaA1a/0w+B0Ua9A+etj7vtf7BtE8IYEvUFZamge"
-    "VsfQBZ6rVe5dg8OIc0xZ1ZRucsLH8yj6spqWBC3DJdS7NxphS6H/+nTQIzsDiZVu2h5/nhKVRsWkLvQmNwyEjsVCRgXQe"
-    "35WY4X2UCo0Xpxb6uXIXXXtyjKj2wKL9X5pexl4Snt16CEt8fgXe1A2YTbZWFWXzdehktVRlSrSoMmbe1R6Z+8ANdoK6v"
-    "ctTIeudx5SX+3V3Ww/5OotYZSeJBonizQjFrC8aTja8rDpO5Z5v1CXKedDQB3Wj01c+9kl7we9RSJ1zSd5dE5GA+33rnQ"
-    "r+FyK249MdVp122J74BQRHqhoZLGnqPe+T3qJWvSOr1vFRNAdtCHoynk9Crr+/u+n5n6aX+xlcFOhK+jKpFD/E9fKvmsa"
-    "mt0vA09f2NfDQKx71eL+tdRekqLj1/QqptSvMK2Cc9gGh/P0ELp31MSlF5BLqCOsLNdvmRPyzialVk67PboFKw6gRRr0y"
-    "JDnh9deQr2fbvpXF2Xi26R5uNxYDLBgbEPdkkVWgok4ZKeTvfhIwtKgpL3ZBKwqqXjaoeROhxfxIMnvRVEb4OT1/3JArQ"
-    "836jt6mvv3XSWPWpIzQ7MfW4itKe5fu+mtKXLRkhmC0977X6rUbkNA6l+Is4PMVfDfbfaO7M0NGJ4DX3hb55FaeETARY+"
-    "q6diKX3Wk9qt/CoX9SjyYbwTQOcO85qECGft1f10rys7u6merj+/v60t8pKiNyefK5vvoS1QEJ9dOtFnQE3mHp9QoWh9H"
-    "/Oi+XbrHomlQhsvlqZFeQ1hjx+zZOuMDa1CP+VEcCwuDNCdHWj4UBd/cZrrlc9iN9opZlFs79/6/3Gi5FKpFlfUYXfHNj"
-    "76ooR8KYGU0rQuWHg8ApK46r1OuwPX59Qt4evOx2DL7+F9kujFS/aBY2Mbsevqe9BNJzTRfgb1YHFt9UfRcFv6mqM0kk3"
-    "/Dz2KvXa3wCFpr3lqlxooCYGqFdmqLZnr6lTBNWgUZ+QNpuZd8xknQ7297l3TK1G07F50B1MeqZ9Oz/noSB8Pg/mKo6K9"
-    "DaYarRXgJqgkgW9AWU0+sC2j9ajdbYpPwRtAmt7olhyeaj3apGcL4KBiuDjol6EBtFfn5738Gh/35OL8LU670VV+Ju/cQ"
-    "jZaxCyqf/CI3TV4/CVYK0Pf/zWq7CgBrgL/gPT98J7VROnVx09EVieeinT9GnA/E4L00juAj+CKYHWltKyZ2KrV2Hr9/3"
-    "932WN3RuPLpdR/S5dVtvNU3",
-    "Xq5t2dSw/MjPqjc2ZkNfVaEkVSlcoMRpb1uPhinuYEgbjHBpdu3MOU+moAjpTxHFpSFhEp07Qv4XX5dZpH1fFTWa/l41w"
-    "v6lfRK6Lv4bmeVvnAt9SLc9+2n4beuXrhg3yD0b1Q5/Q6uFnWY9zSlHngsBapr0fxKtQVxy8m6nc9pCTzMLECtbI7cCe3"
-    "5jTeK12j79OEh783l+sfnvcopr6+7uiudnX1J7plfX93RyDqE5yGKaHnK41nQqSInn4Bip7GHXpJnoy/iCddoqePf6PVS"
-    "fxvLyL6phEi0Zg0DV2I9mCnIHgInqp5ONVAESReERJHhq2ACk4tQxFInXdeAF9vwoVu/gpTsl6dhv39/dVJub+feis1r4"
-    "H0ogbSqjMAeF6cWMCeq5LuCVIpTdaUXuJ5m3L7RKbPN7aZc1pI5yc0vP193b/zyUl4SRxteF5D+gWIW0QooV7VAzmnRfW"
-    "C0PvV6Wp//8ojNJqOs14+pweTunN1mYxw0QlfqMXpDb2IzpieEZw1fK88Bz8qkEJBD2JDKtEixnkZYp34IqbFDczv0mqu"
-    "Tvt3d3v/IK42BmedBLrKuCJpbPSoJykPKqxK99XTAT2DJxPV/I7wyr7kT4JHvFxqSfOWJBuBzprUPXpGdFtBLg+qTfiOp"
-    "MnbynunBs9oyCWkCndt5iGVd4lkhqvwNO+unlRMUB57KD446A6e0lDDd71pnKZlSDThncJoaZkmuokn5fCbysvUO8LqvE"
-    "aKVVgOV91u67Q/NFO32IGma2kkKDbKu1FXsrBXZxGThqvHpaL/d1bg+7uQ1BFDx/T2hGZ3/KjH/mZqMFHj85LI74rW22T"
-    "iZwy1t9iQC29U1juLz5PsDc2vR5hwj1qcnxKyZ/TRKcGOFzR9MPKIEl2pgcq7uOxcQSCVdj1/c1YSFGLAQAtW4bcErYoo"
-    "MoQwb5sa0wyTEgohlZUVse2SCgCK32r7nZeeTAWt2tNQugB8Sk/ohmkuoa07pke9JLvYGlfWi4opydaRaUsd0ix9Vndar"
-    "WLqtLw6VX+QePJU6eEeKP2dbta7jKOSVKx38Q0WiC4+9Ot2u4OBXwtkvGqW+bV3IILPNE5SWUppfn6g33ny1PdddJkPVy"
-    "ehPBquOuHc111jT/aXHs2iBsIxfZbu2uwm0vaHL6UednR1FZV3ekem+3yDl0Vd2wtD8Ln9/Zf1yDFP5rmvDg62CnK/5op"
-    "nliui12U47j5X3ecTR4rI2fTSg+mnNJgfMSrkmn8k4avV5RnJk3kvzy+Ze+150Yn0/e4uOtU9p8tuOU4mJ4ekReEijIin"
-    "1zPOrxOZ4Cwtj3rwy6Hnzvw7q6NQKa8Oml95rR90P6MVsnXb17fdzwKsGWJlSRa/y0nyLlTWSf1hbLDd0XMuMoGJsuPNC"
-    "UdBgIis5A16MzRQJX4Zq0umAQok3iBPQg8a3N+ZiO47LQT0lSZIhgRFRJSJJJlSS0CSx5Gi/3ciCA6L8BQS1mL0Ur7Ae7"
-    "TegqTp9q+rg/7gsE3LtLB0ZqFuiBAsOjdgFXOW4yNas/g1Y8ImA5TKAobGkhisURToU8V4MSFcI70SrJ0Kxu9jT79Ij9T"
-    "BMVQ2D9X8iU+6uRq3YW9tU+HUn0yIN/4We2bsygOQugIw/8kgPvSHf8QgL6Hg86gBqQCzAR6tiFt/HRNbbgetdmdu+rLo"
-    "/ZYTU2sTnfH1pcK1+qfn4Pr7iviKnTA2c2Q0yGali4aSu+bdl+/FY13xzY/aLYrYH8FrYoRZvoMS8VU5JXrdHnn4nNrr+"
-    "4FX7e8TTr3rsQeo53eqx83hQ2uDpvjP+HY06MM1hygaukdLlxpQe3uV08OrRg9ZKeclVxkxCq9q9Mu2+CMNogxTKz1Ow5"
-    "nXTrR/Stuox630hGSWf2beVOm3xylJVtMNcVeqL+4pbbWuojNxJSBNPicm3UZanGTKvhJt1WY/yDQ6i9N28KHeFzRGec0"
-    "96g1FBQPro3VFUsWm1wLM2Zol3nNbW3vyJI54H6Al5pDeB9LRXp/9RiyuF5Vlck4gV2vpLelm26KEcs1dOixF8QwFMItZ"
-    "PNH4eE6zGZhCYpOXOlBGtMt3vvodQsmaHRwDbf6xjG5E0/8I6J3SGqFHAeMG2+foUhHmBBel1TCjEO8TtoenBO40aSvME"
-    "gGcbY3BfINmSOIcJ6qYhOO9ASHJhJcCzWwslFpMctPwdAr6R4NIrfWjRa3NkisJG+W26a5NXAGXq5SpQFvBzjQyyCPSPI"
-    "9J96iEyDs9yUZfxh4RglQdAmnbbYXpo/4FaYf4IsZ+2h99aHmP1l/qe5IxSPulxclEIiHh2AO9Ovr8C8IZODyL7ZRuztt"
-    "EBOvnB1QEMyzhj96qVu1rLPI5rSlnfVw31scFm0SiKTEvkhyvqROX+YxYawnhEbcwXEHJu+BHBVutivD02it6EuEy8/Xi"
-    "GbllwfiC7thmSaPgluYFgCUEklqIvMI3s/JbRSC68LLxGb0kHSAqqaheT5IF+BAesIrNSm0s5pobF7yv7Bfs3BQuYSc0n"
-    "zU2vIOjYx8eLdVL+XZCq/fubjzxa7pu7GAkB2XB0qu0pYuWRMW39Osbix5gQoW5gSLNZy6LRgMyyFRUvSEpLyihFhe3GD"
-    "zGGVXvIfy9l8a1oEKcVkZyUbHu/DPVoI7W0v9XMaZPj/6CBKgI83l3R5fQZ2LF8+sruocZKXZm/rdqW8WvbpcxAYy5fBz"
-    "ydk+SnbdHUkBoSBNf19Ht1PVgvDClhBa3Fnsg9Dz5tdO/Gfe7z6PufNJ59KRHo6y80h+12wS2Iizv7tr9m3YnI1L/ltvz"
-    "Bsdg3AkJQnd3JU3HMo1oyrYbomVkZwikIR/lnQ+ffOikQcG/6MbZKkln7xNS4Ngwfuvld3ck2gEficItk+lFsL4g6hy0e"
-    "draimmkqbdR/OWAerIXjW6p0x0PxlagNvU/aHfkGus0iDrtzo5xLKMkq6jBtB5H7/H411+fTHgANGNtD/uyF1l+nfltM+"
-    "1XWRiDStmXvODXWeeuAQJfYKB+iEMjRLAaAaZijJHtibopw7UgZUBN7gFxYOOkL9vLnmCmkt15JuxELmEExSvGKMpYCnc"
-    "cWh1msZ/2GZh/op6zR3K9Q3I0Wx9E1UlopQ589/b1K22lTea3HouywCc8ZhKbM6JHXF3Rwju3dz7vHEz9bYIQ63GOQIbu"
-    "9ZTorOlOSoSqEMXdbWSKRlI/oUUrbFno+9KbaspAtKl+1net5IWxkn8DBgGLu32HDbDG4h5dxHqAa5A502ND5qZW2doer"
-    "+FaOX2edJTYPFLEBxG7QDLdtlrQyv0U+u4ZDFgV/lyCMjDglxEoYOGzsejDJ5980FtLHzxjngV0iEdBFVZjJnQpS2OThp"
-    "Jwkxlao0e4WtLCw3KtZEmK0VAvNE4+NY1pTbT1wqES/GKHi+vN4iVJIPEIajVddQYkjfAypor0Q/XQk7NbkhEDg1IXyQy"
-    "7YIoWWDAmXYf+sc6D34mCu0dJrfCSwYUkHpwit4RejC/LEEvCW2c56o5pUPwZ6qVAha3UG+JwRIUDljTw34REFQsIhq/G"
-    "eeiQRFB73E2ex8xKHfnIKwUK+/u5XBBLsEWeLguvMnOJUHySnvOQuiUfUKZpLJAMIkvc466LFJZv6bZOz4h5ABx34eDkh"
-    "Apq+0iuIthHcqtH01qnwY6jSbjXp+8RbMfZhG47teEtl60FZ2eMGY9ZZBkYxTb9q/WEkoTkasRg070nXKReCsSzjR/UxX"
-    "qe3lTGKGc/8WUFwYYoFBWbt",
-    "rMR84tMI6DmBlJLsC4WrFMlMhCcx8FefxPEG/UyM+3HLLFk4ekbAJjEEqMC0l1J0CX6mfX028Q8iMfl4xL7JPRhgBC/Dn"
-    "I8Ku8TRCLOTKRE3sk1BdjegM1FMGOUKkIGcKIJEHjoyww7tzQhMMcaZYZmLr/uIRpjlFK/s9m3UE+8eXg650UG9QxPial"
-    "1B8M0TLXMVFtUmza41lyIK1pNMhJtiO+M0lqMClK/CHkiCzXHyGFFlm5p7nB359kaHyytAWK0mHMRXyQsP5MKRG6SHtid"
-    "SEzKUvWkKUoFsmetayWyQSd3ogac+dhXlnXfCbMRdrnlzoeu1jOEoFNbtlAlJvW20NKaOqj3nHOWi4eRS1AdzHXHJTRUS"
-    "4ptIaHRzjFFW2NiuhPtHIujwd/bwzGkMIfMbpncWAxYQ9IeSKCGBFnQIgmL3mrpp0IrCtk9mIbFqGRKVbjrbhsHnEn3S6"
-    "Y+c2J2DAlS1ISCCwzmLtn/tzfXbg0NiQzCiJHI5owum02tnpGejR0mEVl4FZg1WGAjH8A0svS2HBD5PEM5DQaQl8piShA"
-    "OZq1SkPK3t9aJhUfKfsMfRnafLWly0wcmP9NOpGbiE/fLGpsesfjnGUiwe4gA4geI8g7peLGDdHgrtdghQVHpBGqbQQZR"
-    "x+x2N43JPEmxLaAF/hWeOjoB3wseTkMryTWAvDKuIdI6u9L5xJLe8yTX+wK5l8KkuzIEi0AJnFkoL5K9b18UMqpPoKeqh"
-    "OPbH5FPaCuJTxofWjAtkmh2QTeIgaIOODv0VowCqJTsQKzNxnUtCi3gUqAtGzSFwUpPoi1se6uMwHFObbZJyF9pdtbize"
-    "y2oLOtjD8GubHDb5WNFbb4hlt7ajBAOjB9xYjLYMl5fgU2a7OpbLesHKHzlVFY+7564avXIXErUv4u6IEst/UGj4g1/E4"
-    "M/UU3/F3V2HuuXjOtfm342Oh10DQbvVZrHuCjzDQIKk0Y/buL0f7mTJqjBy/UtMci7kKtCOYG57dRJ/Hn3kexjwQvZ4pX"
-    "rt/LGd2yqxJoewMXSAY/d+5ZSeg232Zea3a4XIEZS4d6U/jeAht7Vizf35+LKAg0Eloz7Ym47QjBb3esUYO5rD1hVY7vU"
-    "RqBoinmv+/tQ0P2sYrNIiSi9IOxttwjenmt3Bg0KLbQgBb0Xmqme38/FfmSPlSRCPgECuijJzCK1wukqGUNLTLJAtF3G6"
-    "yflEl9x5uiRVwSWdZNj6bwcYIOu5BG54oNa1QZOoBvlpvmE/otLaSZLzIO2m7LKiOULAxKqpuQ7Uk1eyWgCRpaXc2CTaG"
-    "mY46RAofd+pMh4zNNt7rBFqIrPxS1/OCA/4rAT+rGwcSPxleTWoLGXZdYzA390jLJaz6iUUjVRVS5PwHqReMD+vX/JJ/B"
-    "kDSbcehCxFqdsZ43HhzwA8uH4szaDh6VxjzwvhTTwItS6/5vXQfI91nT/U1GcHIwGk+C7+F5BbzNob5DuPW11+NbWpnji"
-    "aH0vV7P1rv28gaJ5/IoPI0M6tH/FCloWkMxnLtJql6WBE04JOVqgTQWirULUhoR0no6MJa5WFvmbspxDlZ5joSDtKpKar"
-    "0A27XaiVWMxFgRZ/QCnAiVM+BBQKsXewJwGzCv6n7xHlKc+WaU+MJ6U+sRDCDR2ayvTk1QXlitusayUoRwfoeEL1KnSGu"
-    "EWjaYjCtSc3vXUalL+roEgw8hp6VzQl/Gg+is9PjlLr/gB3xDdacRPAFKjeBUMMtXZxUVGCkZ7cWEL6WokHQLvdvImLJt"
-    "GjeGRMpFedoflt1uTRYNLpcT3kRcLUkmoA50sKFI/YjQKdzQD91gALjDL91yH3HPF1TAfUQBX+AF6uEdXqBfJe9BZou4r"
-    "0Y73mjjQth3llbvJnTXdAPabKrxSt2c7yMaN8lW8dA0ZJeYLgD48CtMPyeY3QwFXtodNVKJ+ETw0RD8QzpSBLQ5SfB31B"
-    "0EgwaRj9jkzY34EfU2V3knlFcdVvS6YfXX8p7TSnZvXBlNAqmwXmaGx55kWD7wlJDxheGgHrQ1Kotlg1Xdu7v1g9YeHEc"
-    "wJ4WLGRz9Sqxn0N8MxZTNLYA7ldYckllzSFmbQzJrDhGUJpLMvxrGGIeoOzksK44iPvRzQbWcYFwKo+WXgVVlT/qDAiyL"
-    "jJeFttdhV7hy3Ixl8sDnaUXzx7vSB9ixud1uJr9WbYzDg776Jg6fPqtJ6LstD2J0ZARnIPp+zN9/IoUErSy067by1bhU+"
-    "SR8xKeVjMa9w+NOb/D0caZ6g8PH2SQY954fdvmaSg6oRFOlD5LL8dEavfwaQdHeob9pPVrnW/fYpjrsBwdHRzD91ZsRpR"
-    "h2CF/i3lleb8u8Q69k2xVKpS4Vrw279+rJ/pmmCo8PO/oeO4dfECK+qDxaVH87etzrD551e/3D4+1ue3rEvafHQe/ZU7+"
-    "TobOmsP/8KED2SpR9B6sKyw3+48Pj/pN3cWMgn29BHl7m7EhlXJ4TcLCqiK39kebOfxzF8A0DfeMd0idepZfsAK4TZ/lN"
-    "XIY7vJ++iTcKhsWx1ThhFZRlNiISHTjEMxkmhKTLfOn5w9q5PpFudCtNV9KQxNcbur3xH5ckzgkFeVwO9cxQR8bFRAhd4"
-    "qvvxXcpUakqaBDYLS06g9OQxrS1nOfUFNOn2l7EDgXS/MkAgt78pD+SWoGubPba5owDuXyX1gwpffPTsF9rgp68MJ5P6t"
-    "7fhGln2k14/dAImk5P7PYjRT/CWYt0Ruo5ZqKWZ266Cwg5UdwdQBpvGs40NPxEL1rh4wV9PqXP2y3muCeHpcSz4V5EZHB"
-    "ZEW2G1dJj+15+ETfdsLAd9DNwIDxQpgZ3kIi3GRkhjRc1J05QqO56pAHbPYBrLY3g0G807goD31vtQkEGshJQRULKKpvt"
-    "7+/pK7bwZMDI8zQ/i9IX6XIRhcmod3AUDBouRl/BgS7zdRn3H43X3et60ekhCTgEXnhZMYhV/cGE7cPufEm6g60GO/TeU"
-    "7fVAUZ76OPDW108hn/36cHT/f0VRF4B9/vY0wwl6j6j9dd5ym0+OdhuYKCp7dIaiGHkrGg+92KiS/v7S5iJV0sYiWuLfb"
-    "ZtRTMryPFUyp5Esc/7xioXetG76VRPNCF4LCWYSyP/yQoSAfbmJAQvOqGrjsy4LxsYuruvYliBLH2P/RMEQo2S2PVkIoY"
-    "XfHi0fgm7EBwI7j0lAlcP6m3WNMH/EI9j4+c3YQrGxM0qFDkJcArLgMOr0lvPH9ZE3kE1sKYKrGmoV/k4U69Aa+mBDycn"
-    "CQqG4wNkr/3BiJ+yiInYSAlUbaOm8Nu28hKigu1OO0iIrsC34WBw0Iay2HmlhwigJD48BKRVYuiHvGvCHWg7H2uf51lML"
-    "5PA05bqILJOI85rSdbC6FqzpBAfi7ItQ+EJItUoTsu4ZYfZ8SJsZbdVi3S2hHTlmPRWpz6NSFx52urGlD4pTWOKMQQ7PI"
-    "yEldy73YGVSwfmIno9c5up0csAIZ3v71dCfI3q6A4sqVDFjIcu5T2Wl52aIuS3dw7tSxe99KuYA4PglQjbRAUsYjktkzK"
-    "ZzZB/l63obdX+9ebzQavdaTjn8WX5O5Fl3ZivJ1lLfZUVBCsdzWXb5wdtU5Veyh2tyfo9MAobwh5WcG1TjmMYXD9qKVYI"
-    "tYBauGwOkeVGF92wY5qZB7D8x3r107rRyw1Oe7H6AztiSj/0lVcKw+oO+tqBjKi3ythz7wMcvFC0US0OCGCPL/76Jmh9I"
-    "GoBvZHD2Xa79DkSv17x3Mew",
-    "slKXI1tEVBwNI9IWSEbLbEBWVEMB5AoUczTz2mfwaUuqNA4i3UX59YPvPLlioWadA9wRMFycy7Rf33pZcFTIW84Thq01f"
-    "7PVoASTaL33eJSZ6A7VfYpd+uHPXiybWhzlpzVm6uJe3uP0BkS7qPN3d+hyDluHsRloryxTzlSlf3DcDlDfZ77Du1KSfs"
-    "b24eRghwdktkVJtyjnsCLUqYrk0kMM5ff5dVx8EWFjBDwQWE7ANIYP99VGqCJYU2K1VE9iF9m5JdHKTrPtevhYMoHj4Vg"
-    "aK4vWhvrbG4nVyO0FfCFkRwid8Eek989mRCaD2BElQDU98wTapnTVFZ5ASEdtHZQuhL0kgqIJIkkiSFDTQzalLySDVYh+"
-    "yCdY66GF8C/PLVFtduRq+7QOwPVIXVd0QTQxfyIqGysq0eZD8AHJoDA2eNU1YGzsD1SVjZst9gT+4tH6lijw076/4fsv4"
-    "YDXnPQvyqY7Q4ujadnh9UvQZuo8y7H9SQAJIxNrZF3ppyWqwAeC/khVe9VjL9HXRJr8jle/Ag/Ptqj7k7ojr8om9unZJQ"
-    "5unXrqGV5zDth8AwPBSPbKHGcX2Flqqd6GyGK5+8OIw39yvQKjOr6Kw4956rW9eWOpp7bmYXGKlfoHlx7l2glA0yW1B90"
-    "QNlzmGJx80GfxkS/DPf1U/QRugCu3sd/K7UVoqLqW6cyt5qujukS2sEDgYQJgCw5xs6pI/xnf3t1VxLuqSF9GKXyOfeYb"
-    "T/6HZ8W6sTkeTKMvSt7+l08F/ANjA/OdHC7KIjpQKyW7QCPHTNvP4NWBKiRwc9UMVUlMd+v223d3peM37Tv8iwfCLWzRI"
-    "F8RKwEzr4UH3ax2JsCpp0yMv5R0ao1dizesC4NcVOHewPKN0hpZIfBq0n4eV59jiSbZ+Rcp0n2yiG9kgnHZm3LpL91cIj"
-    "VMwb+7sDAsJxvH6favOE7HPb7otBuJgOr0PTppFBIufjQlVFvp9JwzOAthqDBx6rJ3t0vIHO3LfFXG7Y2pCp/rwIVKpVc"
-    "9EByLAFgytKDi3IDGazoftXUrbfayHLGgoF9SEjegWIjIiZ7DDYqovP2yeEaD2eoniqA6vWh2xu2FchVaMMGh4CZ9ipBw"
-    "D1EoED2lbAM3LQMHXmjUpbN0VQQZsWitorzLwoN+rV5cVVv2E6Bjwy9El7Fp3VvziT5ONdyzZw9KhtVeqNugRZSxcKwlS"
-    "qU1EIuVr9n8VYaZtTm8q32qfoy98bj9te4koQ4YDnxaTzWE10hRBFEE0vobESHdSmJjDHVUC2RiXabWfCyxfvMty9Zt3i"
-    "fSb0LGVmvOtGNqvYP9b6sa2wS36r3FDdUr5beu98TbWudW8sRrX2j1qY2Nj3jGL2pGnGtbppC+dUXskT9Gip/ZNTIzSR2"
-    "DXSTQY8rngRGGXIeuL7fI79hRIc84zEM2j9r7+9adSfTkhpIJrNQTa2KhBUnEK7X2U2j4a6oijEbfeAlyPyy91LhTBrYt"
-    "WYZnO1w46n0chksm2kP7oTR1WnCxieoUUmzFCTvxWC0xIKI6a50X8bVq0SqJiaoUUXbRg2uw+UJSBwF++Nkka+JsWjoZF"
-    "UcBwjpV54RTnLYJRFxHDF7ml3wkeJUT1RVfzJceTtggiefBRnFoNPJBUZGuLoLRS692cZFtc2rHgaHMhwEQOD/6wOLRc8"
-    "lTJ63Td25b10hatbO3knEFOZlWSxBiTl9okxWaUUd6yAQzRDCV6ASU+oGB34e3jE6cIaaMLpdpXMJmjWoj0nvwPYYc9Ek"
-    "p9jttTBZnZaJbUNlNoBOP1Zm/jHpbfuh4+X39dfRBmXAcToMVtZpqrAHlThU2tyosZqhNY/ODklsH7u3vF6eyD2WhzMac"
-    "opsbYVY3XohcO2o7s0rDYb/vTWtBnKBl3OVoBjX88qLR7r887Smlw4C11zu1DCjgCZLjoB5n0EAWNxMU0ubTCyXxl3kBW"
-    "eHMp6aravtLVOR8YZqvUk660zqLaSVds0T/wVeuOR2W57qV11mKSKdv4g3SZupZhxQT0IqUbJAtJxuksZKYJJJoPKvVY2"
-    "e3Yof7+RqTEWQKfSmDin+DCsRJ40BQ3t31VVN4nEsOXPZ9hvgREBY6uTBbxnSjs5fSbLm5MzfD3FjVQs/1P8ofIqBarhf"
-    "itXd+d3fOOI41uiFhAcmIuKXPS/bx1RJH+EbfciwMCVh5ypckYTVkqDaiRwHMprkJ2jirafwqp8tu1yoelS0lFAqeKDpI"
-    "CqQZl5IGFpIc51dnSaXo5cuYRN6fiXCTtEBizQYBVTpJelt9eEET3eIE1bxOJWkZocG7bEMTmsCrFXFeOIAdLZNMFrTLO"
-    "CqmNCDmycIfwLmksDlIKeWW251cxMYtBZ3b5s6Sjp+rVDb44EkyDStWaM7D0++8c5ohMN8q/2m5NC93UGqzUWhDCM9neK"
-    "6uPPaQmoc/iHeDjjqnpna1s92IocgvTDurcG3EqqD9rb5qK5ap2v9g/nWGeED25d2oRej6Hqz8eiSr8fmk0dXcFdKanhR"
-    "rYJqR19Sa3gz26gK6Rc90B28wU8gjL6mMOVpu4VjYqdr6xhhbLNbv1Vivtnq8Fa6/GL+YYIv4RVUVydmqgrLjnFbfVjoO"
-    "Z6/ZQxh6TEFUji1kJ3d3Xg1m+MzBxx71lC2GkpZvqV7Vdr+mf7Jf57LG7cjRsfn9nAR/pqkX3I7uJDVz3jPZs8M9Z6wvJ"
-    "gppSaqU0NHWGH14JykDEexFnASJImnB/RBT9Y3mkhxzajtqhWyYUGAlobXxGmsl31ZAGytIRQ1TT75Dij3tj76EL0zsg5"
-    "iaRG6agPbawYdXumv1rOku9j6oHbTFpvTYDkUViogk9kJ85V0EM7iUqYn7uVrTxLP0ZcJBdZAoZ//nuy10n/o7Cue0NFS"
-    "qyaqhzKYpybdsqTcBjV2PNtekC5OGRDLUV9DYvwezzuLC0zsrPJQ2r2I7UINJHEnGFSBa84XHWRjMQvx2S46/8OC9a+K5"
-    "iLDMkmlVcjBQj7NWS1xQGf7AbiGSkO6WrpEYi8T5JDzd401AbOtmszppVCKYQAWyRyzPON1V/SgP6utb6of+hA0xrH3AE"
-    "VeB6Nt7hlPr2IPwB7YZ2QB/yfSWWMNqWIilMQkK8eDcSoj0xxZs3mfeOJ6IU0PWjEK1VpIyZBkjQxzQPShKzDGrcwYALM"
-    "v5vJ9qhvazByuJRjft0iI0hyer5LXjy85FXyvji1h76wVjS0HbtdujDg+0N45XY3siUTBjnbH2z76mHDfDCbwCqQVOx+u"
-    "GINqoRFSv/aUn4k+Ib0rS44991HxJHOcnShQFetdkZd/5wS2fWXoPvuj0lmR3tTp4236h0lIwfWOjPs9CdFiHJqk3JCUS"
-    "cxaBj8oCHWsmCKN+wmatiZKlSc042weCY9mGGp/o/B+9ly9+ef/2xddfvf/21buvvvnqR3r2twGhQX8UB6+iV+qXrYZsN"
-    "K4Y9OuN/2yHL5eCEZSFC8gvUiauKVwojmXjPyreIEnUhRexpRPB/rS2k9nE2VDirV7WvE3Isn4fGyjxOCFOahRpvfdv3V"
-    "hQUYlPhU2i4P1CWroODGb33jq69X/cmFgSkFCzjt1dhXCgGkcTdOinOhicJAXnDk5qv9B6BxejG760FMO3Fk/sXEx9mHU"
-    "575NamwBA/l5pogZtmoGFdmSb+sOF9Ek2RuDrbwvY0bxuapXBmjJD0CEjTzDfwFW4jq2LlH2VfdL9xrMvMt5b2a6iW9Vb"
-    "nQRgHir85x1/VJkg6yAEOh4",
-    "ZJc7G9DubP6mEUUTaEd3PPSBFqql62gzsSE1gR92kDqu/996FV4zP6vmGg7ObmCYywEoM3IsNPOwrf+trhXWvq5+Mp2o+"
-    "4XAjboOQMYF3cWog5Gfj6USHH6U9noHRB08/bDHKSX6NTAKxuAeiZ0cbtpSQtnqJg4dn/odg15uoqNgYgFQLkW4hmW2/7"
-    "G+5/WpBIq7UGqsqiI0OCR9t43NdhfJwXEdROKrmhtADBGLvF6+Ouids2aOVoUPT2T/c+0VccMxas1uDHKbuqy+tLwxJBV"
-    "+AlGBjnXMF1K/VxObrezFljfaJ/zf6w2URh1+q2hAbwcFyNM5VaVOyfk6SE+w0NdnpIBGMM5btQPv87u7zzFHnyx3q/C/"
-    "wHNCRCRHfsWSShDSMC/aeAJbiFWsKZCGFQ85Gv7CPILF13sRjZtEeaYJc9Tj79J6l72JlTKji50hht2fChR6tk01rDESZ"
-    "fAiSINdRQHd33KZ0rj3K5RMsAUWNQKEPeBUpjEnuxmbmo3Vs7QHUm56c61jX0NjzY1nHqLKpRweq1ukc2VMWAmflpLpQc"
-    "EKu09vWTva8s28m59fVweB5v9V+AK1JN8yUbDaWdQukvFlCj/gE11ehdUI3OmZKR3qqsyKJ50He8azr+9HIftps2INNmO"
-    "hcW4+4rCgS8kCVGF2UBjrNC/dGP4NE7atXvJLEMzMpJTElMqHoiDUhiSN9L7eB81xHtKlvKzcZoMaXV1hSQTxexONqMka"
-    "k+W8PfM2QUkmxUlWoddZ4Ij6C6g03wJk/7u7WehtXMo8IZYiaHdG48pte3NibOe0HzQ58K9uxvvpZEIdWa/PtH0vvDRqg"
-    "B8F1Xf2fTnVPNg8I4FV8GVR6BjMbWm/DqAcmJfW9KHy2kQZ9N7LxH45fo17ZY2hP0SRkmNJqjsaHE1WEUBHEq1ql4bhwI"
-    "qggThW7Q6d+8of1bBG5TGmOSJxAW3Z6JaeDlV90rKA6rznsCxKshD3f3f2zlBrY7BOB4IWvXjicvVRXNaN+pX5HMy903u"
-    "VyMv590glfEVZG4wFMEeZJf0L3obkb8B3nTEW0TrPeQaPega73wsRBOGHM5xy6vB149zM2sCvsNVrP3BL7bivSMbBLeBN"
-    "WLvGqYyuDlboK6/zYh0JAXhC2j37ybsYvJn7AXTkP6Q1ZlXC+/LKS+EzRIP3hOc3DlR3fwoZKTb2FMh0ZoCOrHuMYzcWq"
-    "GY/NPdJh99RaZY1JbXEqkLBSUydE2jBnTl6oV5iTdPxq0g1f2E3OeegsiP19Wg4I3EGw9xx9a+oN6uO345+8eSMUDSiKs"
-    "kaMmY+MT4ySiPlKTczXlIQs/BvjCb8JHBjhOeA7cbjiT38q0MM3IRZYucozIRu4a8be1kp3I0prOwCiwWwkGCGTNL1Com"
-    "k6DjjIghfF/+TyC0H+0HrfDY2EmExMMBEs3CNuLmDhwbCfRD8+VDq1fKh/RdkxPt18I5nCpp1IL5B0Mp5zaJZZHTpcSJF"
-    "es7Gp5K+ZGoPzxlr/UkntRFyvtWrSjet1WGHbwNSqvUw17cRGQiHtSv8xfI6qMZhLZHGgDibCtqrw9JJj/SDX1eTxm48E"
-    "+X8PG4WqONo7rTxRW9cSYHNhssX7G1ZibXFlim2c214k4hvSH1XsES6iiTReLxsxqRC9LolaQ+3LxwVASzgoSb4tgmyl2"
-    "0c6gW4hRxjQhOtRG0uNzg53d3eJnDhTv4vTExCjgBgk7Qx3UsiWvIRDmVn7g6H7C/PQWrs9h70MDOB95Pp5/15qAMUMj2"
-    "rjwpRHarygpzi64cKbOm3y/kFpkswJ3lE10q+nOr4xxWtjCfg2OQ3EGqbnd04MNCNclPXGRavwdGUxf7q/vzJxs8T45pP"
-    "x04l/Ly1R6Tf5+rRpdLq7y+3e3FS8LOE/l5a6n5sPO1rcyu7gGuMXse9TzxtChrR0X77gclp9/u5ekOhHTbb+/mgto+tP"
-    "Nn9v6lG7+rY2pPlaD9XGhxr0kSQIqw54+uJ+DgCE19ulOe/+RM1suwn4p33rWuz2uD5gr2zNctnxtlvbfD4bGvrgbyK9Z"
-    "UczF2n3h7pBOUwJ6NOaJfN5XASAgXll83ds/F9LUaWLAquyXtLC4+PTCnPWz+gDEosOfOTpPoA+mHqH9dfaBGVCQaXPBa"
-    "PXgILY5dPu7nXTpr02M6ECaS0KFwySlHrDB0rF13yMV5S1rMOygOe6yLPz1nV02+L98NGuKVxakLOpj/n4QyBf8hFLvEt"
-    "NQDm7hXsBp1HG1viOZjYfxZmfeBU7uSlYp/O7194rg8a78Gih63Fmhgc6yg2KiWC+MUci6c1yu8MuZwxRU/AwAdmm+UCE"
-    "wge7YZEbJvuvEo5bNV+neyHtTaebJDy9IJLIGQX0jj1xShKVhVRrb3FSARIZHZuv5Zk5lSbSD+2evV+z5KazcKMDRYgkG"
-    "/AGlryQ5vtD+zErxtmSk7DvOgskDimQt8WVBDH62TYpUMXp7pcfrYuNef3PA1zdGzYpkRiMnLgw2Pmp8p4biuN8Aow88+"
-    "o2fP+jHif+JuedCsYnEIr6i/oz7NtR43u+aYnRTQgE+zq7zr5icTOGtffJLCg2bLaDi5w1Afr3rHoQGOvHv1D/7cQZMx4"
-    "sbbgzLVOFwgXQLb20MSfKuca1wNjOOAbFMZwBoHa2HHpvME8z9Jw130a2UqC65cOKlgHyPZpzz477DxqXz9iNeEbT3Kaf"
-    "VrvDtwpvLwjAeJUe0Uprd9wyqvBHpWkzXMTvGbBsl00aVE7nmjlBGZLRdaO+lOQ+sQ5vanPWd1KAvqvPFDDZYL/mzJ3s3"
-    "h4/qeoxtbsInZGQKN1uLdD8si3Q1LTirdiDSpJILF3Iw9OfPO1aSGqo38yAm5pjgXnnctz+XvJMvpENlhf11opI2ZL8bO"
-    "2I8MiMgHMDulEzsa7snVZteJXiatZWyNJejExa7qAYvYbg92XGIWItExeG/dRLjqeCwSwavfQiJ5e3thQdtNoqYcPwS4Q"
-    "t2MdIVEwoW4y+K6lpvAg6V8v7b6tw/Od2kr7NwvtyI0Cp5ejx22qcTSZ+9ycjcJsSlVY2rg9xj0bar53wSeT/NtOGFlfm"
-    "/8/WXmQK9CDqz5XhmRDKBLXMvtY74yjmTJV+OKG+4OQpxJ6N2v8gSuIc66k33M2hkWxC77WDEmbNbOR8g9cun1OJiO0W+"
-    "9cxiXq0LoHf8IfEAWfsC9neiB/Byzp8r9RucQ+1iFkk+dmr+DwwCMh62ZHUvDevc9XMjYRMkilVJRHZJBY0mjetagjbBC"
-    "ZSowgPxiblq06vtSWhaxuHzApE+gRHIOjtXuaehWGPkT35IUEuYyM3iMJpvok001Cg5sHUrC+x8L4zZ2qWxlFMgFQwS0P"
-    "iWDZ13N1J8hx10O9LyMuXGTTKlBoFhUhFe4UbJEljNl4P89EztuF/kz6DfU4OhlQcDEkkcaJ+iQ3emDXG67u+q3FHF01q"
-    "nPzhnh6KkasVthmndod1EZ5eVyRAiYq8Yt0belWjrvFYlsoJorpJa9hywrBuy/SauA6btG8VDPwmjUDXpGXjuYq20kWz2"
-    "xqOmGirD1tOJjq9Otxgh0bCGY+r+x5aVe2hpX3FWT+c6pOsxDOcDVBycBhfarTSJlL9gp7gqTPB7ABeRVXtiE51/12Op6"
-    "IWTiYTUixz7xec5kN6M1LbTENBMsJu2/qPlSeQ5JSNfoc+ptGk9fHAy6n1WgWF3PjbtBsu9cQP+FBfDkk/Oe73R+MUTKK"
-    "Y8NleSDKrSk9zjD6fEYUODy",
-    "ZE7twOD2CKp4rCUwa24sFEHTQqHuiKNddRiI8nLDDu68ZTm+aQGLu4sP9ibPBZZzAZZQHpl4QoELdcLIDLaqLaLLPAXXW"
-    "WiLOqtEjI4MjgcW5O3mnF4VeeOcPeVwh5+H0VF7dv2VmDJKx2j4+8RPIhdh1gVlFuwjeE++sNcNN464S1247gM4wAhDJv"
-    "pNhX+kJ8zmLjNreXKepBFl21/eanCUje38eLIp6H7U91Dyd/r33o2MZQxIhe8WiR7ZnjpYa2uSVJGzFhBYEpaqs1mgpsU"
-    "xvV/tn1bfXvJQDcNhfktOzDb0ovY2m75L+r2pN0q7oDBbxIsjH9NavYcTUdRvXO5hv40N3d8W8YCeXW74uWU7D1jdNf2b"
-    "UtobQr8YO8t8hXdpHjXEtxkuTmVyplJ8eaENL9OqqNYqI24qCPP+O/hySBb7QLIBzQcL2/T7Q1H+NywgUkOHhvIK6kXr0"
-    "rAX+kTJHcpubh7wQD2NENqpgT+kZfZSSZTWHFlybEkgkfI6wBQv+vESUFcZU1HOLgsHFvYM+Ag31dWBK7bn1QEgb8H/kc"
-    "ey2aaHM5HCEijnYpvm4GvDr2duXI5R4ttrssv9MaY+sJKP/i/iQs7CQQBVvhQK7yZ9IgvPaozWnk2ameekGC7xt/yyXvO"
-    "6/99jpaytRNafCcR4qgSU3TK/T4izQvY/vc7rmjQQ3H/X19Yfyx/qvbX+Gzq3IjdnRqAh8b7OyN2pLV1QOuAg94A/gK1M"
-    "hkE7IJij28hEZBFiu1bfo1qdx+56Mw+bqRVfSPe7kvViJ6DpHLeO+yp71FiWlVXgTkyu7uiEbRpX0mSnXluJbqEETT2yq"
-    "HGPwfaFVQ4t6RKFfO44KdCjguiHoLwajqJewlJ0ezt0dfZ8EvrgH3ax2J/YeOKHUoMo0NUebfZlX+ryS+bsRvg4h/5ZlW"
-    "fUNQqUjroXXZ3kA1UMNxPthiBZhLIkpEU912cCYJAvOAY1RexvQGkcwel4KMKHnBPKD6EqhFisD6PxW7LzAgLGi+zvhoS"
-    "SkVZ0mS9IANvM1l6Lr6g/MV1U63OiRdNAN0VqJj9CHJbZkvGYSZpmV8f9s69kcxezfxLgbJNrW3Ws7oS/LO3o5X1ht1jV"
-    "eWMRsbiDJckLTykOOcm/kkPIgHz80WzFK2yDmHp/qj3oiOT6pRFcSnGbH5WH1T79MYmVxSc2Wdpcexu3zGU/xQNaugZUr"
-    "Xb2pjt4J2JhL83gBGmrbHfmAe7tXefES3SM+r7u4OnvZt1kD44ngxgjT1Tqqj8z8Z/7qaPev3u/RzNp9P5PSHjslhgEga"
-    "p+oNKt4M5pMn5yoLT6UrnH7qC51Wy3t+MDjuZFtpthrfu/lsTo08n/+66h8PpvhQn2O/+nP+6LMu/3DR8THfHD//dTWP5"
-    "/R8Pp8/7/LPGfpA3fz666+/bKSm+LfNGnbf29FI6kCcYe2XzOru0sucMzgy4xqkfZDZJwm5oWGf1WB92h+ZGPbuUxz6zF"
-    "EgGCLsQpznXO9ucgvmLJNqdNxHjiMvOsFxLgbUHRsPj8b8zsPeTLD6aL+cLDyOBwOVQ0f/nBbaPxP8fcl/v+G/7/jvG/7"
-    "7Ff11lCzYhzhriXYR0tAxZg121DzpO6UwDJFs39VH2FY64cOwOjlmh1TrCoCMQqrqDPyhX3U6XFmnlNMJhJ5sVfUf4+At"
-    "a+3C1iyV90mc5ra9jO4JbzsdX2VP6LLTRqBNjoMvtcjF5i+7NpzzXT73RqH362x9uCE+P9r7deb7wBwFbzWzDStpl42JK"
-    "HZSA3WKDOMNCvZWSeLmG+3gSyRWaBvTyL/MqtfFpC50GLwDliggzX8te7TWTKd+rHb3gq10YsO7iXdXcSH6GOe4EWjoq3"
-    "9zzHbn8V+aZHqta5dIFWoLnFeeEOxH+sRBpPV7U8TTpKQPeYck/zn9IbrWyaVxdMyQMwJPu5URHOTR8+fPj/p95ylOo1O"
-    "sRh41KsVHzUrHVOnS1hgQGd9q5TlVKNv1Im8gHz2uce3kMyI9o0b2reM+Ju8ygbk2+9sxYFpiqhuVDkk39VGPI0OdJ3/D"
-    "k7qNtpNYIra0CWfQnYY/ZnW+DOl1EjpNRdRKZxB3n8O05GQ0Sx4f95VdLuPkNDzua8YmLyb684u2Sv6GZ4mMAt1RtKIIX"
-    "Pv7hU3DqI9J5KM1n3fN4ZqDvlf5Xfl8Xz3nsZbtj/hY4syltqxHVh74vF1M/2g8kGmfBLromIqcmbblz1GuJ5cUfjOPMO"
-    "q4nWz08Unm9lIDhWY58+0AcyKnzjGDztkkTL+yk3LopNzolKeng2E8zien1agM8yAL885gs7V78BXW5CyfriC7w8XlKxH"
-    "jP7/9FhnSSPgyxEDL3vSsSDiLTq3PiZIFKeFeCA6658gFM8m4YOy0AmCdM9WDroIDAk1vpkUcVbHuEOlcYFxIH1TyWS98"
-    "lN0rZGMp60MJIiSs5ZtiBU0fJ9Fzv0eVHJDo+SRo3TsFtLU1uMT3NdtNie2a3rdHJDfmaj0uJgFpF0G6p/eA8qYaC9+a+"
-    "syhaMmWAvYGck5huLtD5/ryA0u7m47rZwumhoRK9XD8xf0GDRYbjvpdLfdBHV1VFXI7bBsLOT7UPBQpnC31iub9tZ13rc"
-    "HZzFYJaPFGeSSevfT5HLWfmWvpHZFoWsl+SHxvifEuyJhRdiINs71Mt1tuzK5HZXc9MtZd38Uhcdf/xLWrloHTd4Yv/Cf"
-    "Wp7wZ+vmfWJ/tNnT9vJB8h55Yt3nN0/tOHub+sDwxIuewJFatqW5yuUq97H8aqVdLXw2OP/vss+PBc//09LQ/JB2T6mR0"
-    "PTjiEv9v7+Ktxt9xljadb1I+4GWdz7hm3Xk5qC6rXd8j1ghtWledwLXd7z191uojjyux4X7v2SFunh21scsQ12lca5D9M"
-    "2uI5rGsI6xXTlnUXqxilpclFwt1401BKnBR3XrtbhcPFfLEmgyxVLPG2n80m644hgvJeZufkHJgWSCdEauwOd4Dtr/aVS"
-    "9zdEhLGMyFJg11+6qCoslx//5QQIREPLR6oiQrCaeoALsde26hhAfCk8stTeUs5d119/c5N9bLeJZEXttbFjEp52V3mqd"
-    "50S2nC+pW0MLH/LYvZwTE5ZaD4bjNh3JjGy3KYiQ9STLecWGbaxtJXLEdUSTYaZMUoXSBFKE4tDIq+HjLPMdTMcxO4LAo"
-    "CXTQjfDDVVR43e6jdUbzrx6Ns0lIK+IL0ruJRs04+SiIOFcmWGHrAIc3D1S3d0Q8iP4MrNPiTrTTCMeoZtXRzH/cGxygK"
-    "CP5c3DUDw779H1fmbPbdyX7fYdkv6JYRjnve2k42R1HDL2I5RS/DGOGDs/x63EWvY9mM3tdrs4AGbyR55dm1+o9nwFt76"
-    "QNmpXpBecLQnLNnyv1ulLqm0wluSpyldJ/mZrSf7maw1lTG2AdbrbKt2NDtU5R4lzNTLzWDRlsqPzgc33iZ31ra/X4Daw"
-    "MezDgSN8HWSXEc076eWVzoc2JfmWyQUIsZA9Z8ErtZge/ubxDyuCcg1GNCfLkCAEmc2wzzLGFwAaDvv43Hx9O2Ie0fo4i"
-    "FUk7T6kdtlmKenfkT9zDyufhYDg/sWdaz4msSeJ38Vo7DemiO8AlDu628RTG51EMwku2MuPgkQVXHJ6RAHCxMTuIpnU1D"
-    "ddZkNIElThrlMCcc3BAgiTqROS/TvOoOn4qppXUV3yqDB58m1XPbGm1wOG/pvzwwD7Q4ZP3H+hTpnZ8QYI1dz5B5Oj9pv"
-    "iYoHulJQks0Xkc0OyV4suoc",
-    "2fMsRemBRJ+8tnEiX3UJcES63ms78zRMTI5xOBOUp4VjasrTMhELcJivKLpngynfBI7lYV6FtSUkQ8lSGJ/lSezVn/koB"
-    "/e84MFjq1hUKLmClgz1f6GKDijaofE7LXO1x0EuFf6gEfzuSP+HGAljRxP+DCcc7n7DHcMYlP/2cQ6g02dBOXxdsI7HkA"
-    "1cRXyn5EOjH6/yeQ3yUfGObmaBCh5rWsU+ajrPOrXH1rkzvmy1169IZPB8pYxJN9n9Xm1hoqSyMU4airQhEeXy+BWv8J3"
-    "9jRWGJ8MeXov26aCgGcmosN4yYsjnZTHGS2o99oVT/thmrBNb0vIRTiHVHnPCw35zHwjpcGhHFvPpbogvYNDFP1GDn/pc"
-    "7fkH/cgw/x+amjOo1dyHFU2kjeQBnLwpC9Z17JoWS7yenvvJjy94VonOfazInsUHs42psWOaHCkuNLlHeS5cpsx1fG5As"
-    "FSGcePdzI+E3Ma7lqp812lQ2fTypyENb7qDCah9I8oJN/Bze/GuNmy4MnMwvcbM6UPslqFKXHZBR+gxq63bvatKXYCY+z"
-    "jUNt0ubCr+AbQG950uy0SNA10r8LSrLabCdJSyvIc0Voo1Q3O2rkitrDqdhU3rGF/M9GNK+f8jUX3yjlutUUfozenpOuE"
-    "YAn0s/BJVA+m6iqYqznMigxe0oTqyX+3dYoldNQeSWWc29ekVvKtRbEFGYHd5rNTdlbIYlp7yLJf16bleUWySyA/HY9/C"
-    "eZdKfAfexWyDeOSk7+ZhyhB3re6c8t8mz5MV8VVrMrQOeYn1lPCCb9gnXBzwspxf4Ph9CSz/RtOIcJTX6aTU/zkE2in4b"
-    "Teva3rjqRCQNOfOJYQPoqtsi6RhNl/eIki8tB5oGPakZePmiTFJ4aoGhbW1eZMmjNkyEaYnhSPe8+fP9/fT00kphCkVFO"
-    "WQiFNUhbsDTaB02lLteCt1qwZnYbS5mYrM8Tvjfj7a7OjUYIIJjOiVWUP0evYAsrAxMueXFryJxurJJTf8rMK590ZBySO"
-    "onTKbW1htxKNqJgI8pcsOUyrKLjwsGLoypBPTtKGas7RViJMoKoBohELzjyz4N7bR9A3+IEbu1SssozYM5fra2JyyAgOR"
-    "o2Mtle55OssHxIR5UDfvjmkd2NPhAIxr70VAUpo1P72GTyVOU43Y5JUwzhy8DkJ82Gyvx/BwjVMdNXEVPWRsARecPQ0iD"
-    "qDYdlbLUOuLC655SgPRDYwB/eEqDKKENvISZpLm8SXXWFL96BC6eaWMCinVZlTIHId4Ymcy3E6CwXKjXBgKep848kRP5I"
-    "OEpXtGegcD1oR8n6LePIaTc+3SMI1Z21fRtOkuuWUmRrYGQO7IGDbY9E4iofPDG3u5RU22mJkLwP72qQ+Y9LDx5rnge/+"
-    "SNIIUZPTbPvD4sTwVeIKBdEgiD+G0xY+53DhgHVdSXOJYqJods93PpGzwQeWYFzbSHHdN28ra8VactCmfGi17bRewUV9m"
-    "KB27Wq1OyYbHB7zFaReImsBn7jHcSiqzFcFrbRCmZnghcgHrNpzzZTOZBY1y22u3GmPPchDfXSreT7KvWk9we60THUi00"
-    "xcY/jAX3kGx1t9SShPWlftVOP0Z9pj9TP8xmtArfbI1D2qX57XL59Fvgi8JWMgHzn6J1+dChMLWeyaKpnalGcSYyL0Con"
-    "vTelaIEalNnbznzrQzsgtzWUo5sMlhzxajtithRZJiels+ebN/LYaFbNdAp4TPq9j4bVsHIlYxShkMt6bhfiW4y+b0ffs"
-    "1+tm6+8Po5OKVkREK0IMTTiHOwzTHGlNnPtspCNU5MOVSEbRROX5ZdCsaWi/mVfUEj5Yaf0gIuLceGme23ODK0F0ZNG38"
-    "QDb3xRXFFtxA7Z+GRUXJclesaMIcBJf5xQ0AVc32RbCzxpzof1dEBEQNML+dvi+sE7JLCrW5+MSwR5WejZDWDzMzNYVcL"
-    "yGmeIQ2lF9y8/YiSZ0HWrsjtacT9uoDyqmuT6dgz/KOXU5MJDPKejgd+C64EOTmbmymyQmJ3ZjOXNlSeTIXjLM6wfdAel"
-    "2SrphOo1OaMVGZYqP79FrJCSOUcE+Tthe8dhSLn6kb+dJFV7kckJQ5ezV3BM9NQxLd3WwgmQOS5cITz4YlHEMvHY8xTnp"
-    "fGt8nsHMa2cMGqfoZePMGVmONMCpHg97AtsDu5w3tEJmtKcRp4tgPEWxdrtA/wpYW0j76iZmJgqcyZWcFE8G/VE/SLrFk"
-    "yPS7E5ZjSHx8GjEV4H9atThGlzqT4KxvjS74Fd5ODhwzny7zncnc9L7uWJMJ34rIdo6W4RJZRdIGHepdFKIfLLx7x9W6G"
-    "CgE/2Ty7mBco4LthnOBBdtvpI9T2MlTuzaPhcsCtd4M6AlTIPHiwaH1aqMZxCzhxkLwny4CV/xbjtq4bDRaIeoZLcudLZ"
-    "aV2TKAcRuxFBFgrRsVoZlnekk1zXqBVQj6NxJFKNlRuTTgg0vtqFu9ZEZEeQea/Mt+Ls4OlYUPnxYVaTksPNOnVP33rm7"
-    "+qnwnUQlneOnvr9X9AAe7OwCfAS2kxCq6B5R8Mgr/JMI+QdZySrqbbZ6KDe5mxtDRFwMT9RyBnAGlqIlyDzA8V25jevm1"
-    "HzOC8RhugfxIddRe8ndXYLxneYdKjQx3wn3GAkSE+6zQ4lf5vcPowD2lveEOiiZOQl12TCv7XQwj2jzWj5hF34xhHHckD"
-    "Zw5Zz7i61fOSL0GN8jpWWmSKQ6/djnQKIpwZN/8xpnM31uCSng3ECiTIY0q1dq3YDdFVKujsZT/b3xxOcQomlGUNefdrl"
-    "dLGSGel6uLgOnc5JOjHuxMZJl3QCf6ofuRGo6EitloN28TXvTUWOs3WkPX0CejHr9cMQnoVzmpMpCXDofeb+dV8uvaEUl"
-    "KtXCCL6mv5DIF1J8wZnlRw0KNSaGHjLRUg3rl0n8piT8ZW3JDvQSC89mqcAWOnMkUoIowYTEkejBzr3WFzd8HBQDXgzTz"
-    "RYFUMb+nUD+LiqStmsKTZwkJRVCK8xT1lqRpm0zJGwuVT2MWheYh2lDJaNFmCmT506twiI08ZJ782F9Q9rOfIQ9isBaBR"
-    "HgoF80LQr3SNV8f//Mw56EsayOcBMAmlt729W4sgfZTNR6uqqCldXITbuc5ginGiUFTrqyexfNY2Mf4A1C2hOGWiH0PEU"
-    "oqSyjCNaNkawXvrYHyxDTyLlILb2EqXwCn9VCndHtIW4tTXsPmaLGsfeMY/EWxZdpJKIvF8giwBPajeSXaCZTZ6b8/BSj"
-    "0bp15N7VO+UkUOt9cZApzqvYZInUDw/OzqX+6h4n6uVLEOasE+IsHbABDVQYA8K1RjlTVbEoEWSAIds3DNrWiYWiUJoZC"
-    "hmP3DkacpzKnheNE5rk05BHuL+vbzUY/KGfdLu6/klkXfGplq1DVTqdoSMUJeoqx6GNqFQLV9w+l7FylfcKPkaaB9FJjN"
-    "n0heY+He8eCFz3zhc7rOR6dysPt3aGMqjk9QwsZAbyMTzBrjuDCXXe8JAF8ZDFSTZcEAehCngY0u9kWB9npJU8bVWQL/C"
-    "BEbj9KbFbZLBrQTqPEXhgWf3SW4j1DH4ZOwzp5U5DegkScK/9+2PSwLgJIxkchpbAsL1QU/6RCVNzucF8rHD5XYwsFozK"
-    "IhMXKD0Q8ykTBKffj71dozkN0yeD49FBMDAW8HVGkgGS6xOGYrea5DhZ8kIwp7z052qxil/Pibpw6F2hySrS5OcFDBSSD"
-    "J8RfWp9qJEIy/hQE77hVpGQ",
-    "7W80//sBevm/mw6gZQf+nq22r/7VDPgeO/tbpxn7rI9g/A7wJ/zBi2Ea36g5K/vEi6Pz4BYKH5L+sb30B6hlnGZK2MWtU"
-    "dNAH7+PTTIeUjpGEg8aiOCh3jju4fJc/4re6/PhXtrbBnzN5jtmMy6t3b0KrjAMT4la0ZU77Sdtx7LwXfaAZeFfmaOlMo"
-    "WhwZGYm4kRhQ+q5yHqMt5h5EIeaI7EEPeZY2VlLN9nE7OxKmmiW7KNH3+ZX7cd18i3W9Le2mz08vljZi+Yb+yWMd1tqO9"
-    "ujFcmJ8HocUbhd+K2Gxr7W70XkRqKiExgp/3hlDmtSdZIT6Oy+lZv2BJQFSmQPlGiDCcdwxcntd70U7+R8wzyOSIVrz2T"
-    "UKCZ2I+dAZyHEqX7XvYiqZb8igPJvPL9N6Rg07L8HnvUE5ZSzcZaivhhkjfG6cRxKBATZ65tm5IOGptQ2MHd3+fWIo9bI"
-    "0llV3sRyzC+ky6h9lNqnMSE2MKcYGAUABx9G4/2+gG3jtNsRvy52HQ+cKcq1mmJMuihOFGVVhsjtVyKVxpWoHvs5MPWAJ"
-    "np3KoJkP+Nec5kLqY1jPiSs1u9J1DjhZGeo3FWW3WJ+GMjr6eZq9b2C95yP7uVwtR33AUE9JkG/bqW/vUcgO7XzYtC1dO"
-    "+C6SfDb1U77OnvM/u6+kq6+kaebnOMJxpAxq6k9AwnHufBbXXHKogiYlHHqqQKCM5h8GDiXrHVYwbW7tq5E63H5cYdsYV"
-    "bsX50qaGsd3tNfnRlhxW2stG74RjFyQBEKIGW7FO74zSSXNTYmryTa3C6TTngj+IlZy4IZwr/XFIpcAp3eM5EicalMMkf"
-    "0Ni8QpY1kgNv6o3j4NVcwPKyHFpiD3v/nYMKul+tcgzVWknXPnD1CKjbLRXW0R71J3WSkLSTVV3ik1mqwTc/0ihMawWpN"
-    "LOincu9cJE/up6qzEYxw1DHcnGSJOmDUTqKhjPlQmg5k3ovt56lI/+YqP82p+2O0jkYRCi0w7bnTib5rP4px+/hRscMew"
-    "M1J5Zzs5QovkcMUIrxBL5D3mM7yMCIw6t+YT9Wm1M8C/IzEja9lqckBR/KyihorHTazZq81E+tIR4IZU6W2nsZrbImuRK"
-    "hwwqicfDSZA4uxB0CzhkyNndnRfjSAM7fzpDoxeH9zLTxsg4DXv2q5JPkjOHusjBEGgtpLZ2vkZkLngrNtGNYye1C4ktq"
-    "UsTm80xeK+1CTWzIYQxin8mjdH6GpsDjqT/GxtWa6UJJLDIYr8tcaq/3nz5mYSp/iSxiP72AT5vF/m1nL11zke+8NiKGK"
-    "eWNTuLgG+cHPA1ib6jD3mzG7jiDuBkD/fwSN2sS+V/0r4QiwS0UQgtpy2QYMl2WzFyYA+DZxio+hWtdvn7kejMr3TDoqN"
-    "ROw8oaTYy2LjXE6raZLGcfwZhxtH5Heb+jte3hBv7odd77D960otv4qmXc7ZLSRXhZ2Eup2RWxe2aBC5G60ij9Sy+t7oS"
-    "yLTwfyXGsJZ+bjYIajNGRYISKZIGzZAP+z98vuNXXsaQyHZAQgb5eRX+fTBY3rTKW+Tk7K4S1Wp/n5whjyHLYhFO6muV9"
-    "NMt4yKZ/92JGYtrGyFAwXp1VeQXMfvFhlgExKC+JwLzZYTD6Ti/Ck5WhBspDoPiw4rhhPouZ4coJVm46S6Xg52lOa7mtj"
-    "R2E5GuGt1AJ+DfW3cBrv8vUlptYUQYj9NBsQJQ5x098cTEqcFxGa5ZS+mTJhIMWDkZEIWsYF0fEM/m/AmQGzTS41KALjr"
-    "KbBWzRbp2FPf89WVvhsXm8S/sm0X8+4rkvBcZUqhQra+Rbcv7d9YIXczMmzgbtcZKPm/YZHLwYz6Ty8XrYst/7w949ijL"
-    "oiz/QAzdJW8tSLzMpRi85Wd4ya7F9HKsdLVuhodVHsqjTob1bU8jwZOuPDm91BsW/D+Swoi+cg4dIq85x5y4sRikDYECc"
-    "JSZfBuJyOkGyQHmkjPgNzzCtcT7ITkNp7+zr2w+mPn7IQvlgBruPug4TR6xv/197rspGExGBcR1/UW6Jm7Ij0jHttlXAc"
-    "ou/Set+Y8JmTocrNWN6cZX53Kyj+5cB0/8JwdqxjpiYTrdiR97DngEituF7g5wdc/Bis/p4bNHxaGk9tjHEbecHYXgrM/"
-    "vEd7xJrmJ0x+BXXd3g6Gnz4TH9hd0SHF2wvH2uOOlDusTm52kphskVz7Omc+Ih5TzoJIH4i+vH1ed9vJmO0qGeBy3SlKd"
-    "VCPNnr8KCY9XPa3KsOQUL0fPgucHjtsXu9tnwBmvfTCrM8NHoAgS0p8Xl0Qw4H7Nf3EM1JSki4LPCEZxiQ07eCESxn1e6"
-    "VOiPo/KGNQmbF8SB0WgQMTUh+EZDmhg2N4tERQPZDIoaEt5LVREcjTufevkxafhdGjh6dl90pjrx2Y2ulIRRrJH1gigkY"
-    "b98fDUf2KX7PZrauA3sahGovexy92qJ8e9gSob0qsxQSJ3cjfMT8P2r6sBra72aNB7TkQvs4GgLbZIaAW3rOPBkRIuO8X"
-    "pnV7ZCU0ktHV9dEJavqnuH6Dg9Jv0MxIgZWyVHjTIUxLmTxz/voGNfJRYYeUEOToxgInPOXGTJ4hsJJGdowl/zEiROukd"
-    "IfrwQB2pQX9Su6g8Lk7DxH9cBJ59qg766rCvjonq09XgGd3R9WcH7munITxE6kDE9Mng6dO+//j/7+xr/5s2tnW/n7/C0"
-    "eWyJTw2caAtKHH8a4CUtkC7SUs3dX0SxZETFUdyJZkkTfy/n/WstWY0ssPZ+94PEHk0kuZ1zXp9lvyPr3u+40016fPjKc"
-    "3Wo+keN6/tU+5tsO8hwjwiuazb/2qXj9sHfQSzmCUN5hIH5nLPjtzT7YcPl1IF0S+GqCY9CjTjZfepybvP/dTbr4omMh7"
-    "iEnjbbsDOHfJjGERLTtRRTJfEzZnB40H/qyZluKvX8x86Xn/o3ke2/Udek9gfRP+kw87PG75lfVu3PIfxv/4XwuiAqTMv"
-    "NU3+b7KG317HmcsbXkre8BtX9LGHoNiFAXtyBoYAgX6Zn6p7tZJMZO6DlXX7kzrf00FaWeHaLzUACGS+52xv+AROZng55"
-    "+mSOssF4Lz6dbLQP2HZvzZl/yZaAfkDOTC8LOJoQtaXEERiM9jy+LPcf5EsqKdrXxfbpldkCuwak92fh5wD7aitZYhq1A"
-    "7+cxNF7QTl/kCghpnfNx5ggOcuPFvfazu3q4MynMvfrmccv+7N+9eRX3JDJTf39abkwuxvjOjO6ABLvTJ+hXkUz3nI/U5"
-    "u1eClzqvReqtibdU+zRT8kJATnRb3WR2G1CRaJdfsM+3T5kgcdsBxsxqLr6j2Ta9sDdxyQWy/XtNinqZz+s0Z0PU77UTs"
-    "nHnOm6Oh3/xKk/w2Lby6SFMkjtl/gyHIkHeB59lmXefXTety/mN6A4s8/H70MpnXfCW7lg22TDIy1vwAuAvahZfpLFnOa"
-    "+DLeAEkxRqxF5jgxumC6LqmAQBBh2NsMUpiuNc0oI06rmbalGVaxnbzvWd3d9O9ZxZRzGpOHoD+4ekuz8oOLCbts3f+eL"
-    "oxWeZiOOuF+IA+Zm88WhKlCC/MRXf5aGOGmx6/cWqra2Jw2lqrWkwjb0mkY+iHwddxu2hn9HR7Ox7woHD5vx4lNCz64+O"
-    "jZJdpJ4dd/wi9Vq7LKbIXkKvKhs42AxZ5ziVRROs121yn/BiOAQY99tl4xyr3LBNtR5toPA+0O5sr45Y9l6XXi/BvqAeB"
-    "PEP/osdPgY+wqjcWDthK3mw",
-    "sgzXoUOlGZhYaSxIk6mwRCAij0P4vUvjfiGEQZYeiv84FXtbPLVFolA7nVOE4HQ2dXrrQaY2qvl6ZCw7VAxfpIJs8hDfJ"
-    "ECec+Nz9fs287q4YGTLhCuvu4KmZ0S86WxBK83R32i33G5jD3jPomV3tXtkbPI3MrDuXOvJKruRe0ptznUQZ8dryxMMTv"
-    "pxDW6LBpZitqXkWrRbXpuOVzaQsskCexBUrlBSPuOvztjlkU5aLD24Jc6n5fficBKB0SPN+PLyVXNrPzHRZVoVa8SCvxi"
-    "8KT0R+4SNcHTvFXE3X8yRPm6xRx31+Ifz3SUg6pu90rb/Bo9+7O0wZvoNAf2xQWSSNyBxCt9Dy/4z8jLpijvoTlQq8Mnn"
-    "0O0IE1iSIY2EPmrduvOHvtTcc96XbbawVJzF/Tx2wVSLwdjkxbln+iZY8LZDK+1Lu6TOkysa3by1ywy9IBy8BOc3LMwez"
-    "TbyBr3vJ+0k5pa33PbwbpeEAlXtC/f3GfjeMWtT9XctHxxNN+KP9z846K16FHokgUXEAUc91a9iE48yzSxK9nZGJ8df36"
-    "kc7Iw8hC5ZQK2mlXiap7u+9QS9/DAtkMiex+neiOp4k9OeGj0COJ4hVPBZSiFxKcl6uK6ZKTL5OPE1tTy9/xz3iERdUaS"
-    "kef7WOOeZQoszpAqPHTkQM8Odq4me7ooR0j39IQ6vBU93xpPHgaDzGdawYzj3ZG9bS74cPVTxAULtdrd/DBJJDk1Z41+O"
-    "nBmHIL+3AGAmgePjwe1eCvkPfilHR9yKUHpI0SSL0NvzxVXB5WwVnl2OFod5tawUL4yvoElX5qdBNL/+54R/aCkDVDOq0"
-    "YaG6MrdMsKsQYwUPqGM93bmiLOX2x5r26zdv4Ufzmc5wtokUK78rubMRs3HPffETdq7KsSSyRnDYBO9Lf6fDbaL028SDb"
-    "LtUn6Cqc07XOmZg4ibJzbUk1OP+zDHK1xyX5i1JL4gRAtJe5psWPw//lt6zFbA3SEmMTb9CQiye+cSwkQ4k8npU7hctiK"
-    "DP8MWdj8KWKescTijeAXEeRXGIjcFPu6Z+xmnp/TpH50mgLkatD8Q8HrPhOb3EqXy59jXnyFoOz7np+6xFk5D1C1+v6Zb"
-    "rrUADjHvPTe/5ZF2j4c4P8fxnCbdoYlA0shMuXBwZKxNnf8rHNxyQMayFOn5nmmOXXlpA45L0qnE22eOcU3B0SlqrmyuN"
-    "ZFPGJLoXxZne54MlAUhE3oWGwRDZGnxRN570IMH/3pOvjnbi55E36En3f73r33se70TNdvA1At9v0El0W0iD9r0YKhHRU"
-    "jWRJpJemqGeW3ew2Ko92Ya9r+7uqn3du12L4LVGGtLWSaf0cX1I5MgqzBMG2PjGki9WhOcj27W4RToaE4DT/zd04Ilpt+"
-    "JBnzFFTLp+7jp8pHFi/g4rmhPpW3fHHDu2WpPGs2khibT4CfyfB4OJ6y/fBrx15JsibMG9NOrvjQlyurAd06iXrCZsJ9S"
-    "T4fHTiAkJKz+Dr7e3aaIOaqOqIrATxwjbYGRwnauvAZ9FvOk2t06Upp6HdbVbuHNnt+gOq4ZF1wVS8Nwne3nXBu6MnpCQ"
-    "8yySnb3r66nehkXkPkx0KigFM8bfKHr7Kd1+CjRvfenDh3Jj/+s13Rf3iKusdYlYg2ZED9c8SMTBfw7fkOu4pYU7Vi9mV"
-    "sSJB/HcxlVZizZHh1zvD+WDiDi53rM8Btyq1vjBUe/587jFBNL+mntOgtAt8O7K1/KVFeE02gvnIzomovhZNJrGChqr/p"
-    "1Eacth7/l6VuWcaSFrLPZ2JHo5aWhdOaQ7ctbPOekFL41YxxP3ztLeM3tBlIr9UxL4uSsqynCApFCtN+DZWFkHeZL/WNb"
-    "WjHfMk4kHNJ2GmoJggHwos2F7N011N5llc0zJ62STzXokAiTaM1oPewkJ9INvsDS6s3360Xt2d7fcy7rPkNxtSIX+Jpia"
-    "JffsqxZVTKtNzfWxgQeoFVOytoLhcSGtefR0t7ATDiuacgh8wDi5sVgTcFy3CpF0aBwih1nj9MPE48+U3yzc2rkYzpTR5"
-    "NvMZLq7FhxQclgYvT96G14Ax4/WhuSIYYzwNVRJH7x/SYQE0PbzIQd2Ns43bs0uJZLOfXhvmEVezs7dtXxv8zBpiWXWzW"
-    "XsgwoZafXk3qflkHfPzfiQC5D5B1bS9LIob0znKskB5R8H02IO6Hqgor+lQbCpMN0C/DMNbdNNe1aBW7n7N8Sk2o7R9/T"
-    "DdTTGGpmy5vHhw8M0nHaDmOhsaSdv5iW99xL2rAF4v28HHH5blsXVGyImYJ74x3u2nQ1W4xRqOXYnSK0m/RXR40XqYG3f"
-    "QLuytc0KV+sn4FQWecv8QiIRFENWxTQaEKnehnM2rdxjq8zv1o8qawt2wIpFw0AJ7/TwYWP3rB/lj5+KtZMviaJXNGaiB"
-    "UgNuD5fvY8G3zoiKVDYOL1bI/TbGsn+sfaAY5gCixxatxKp5O3kHC17utLGuRxnw3egqk5IPwsD0TNBE5ScSqD2timLeR"
-    "oHyWJBK5sN+Iyb5fnJeMlmiJPQVH4dKLo62CD9DmaVc4bxYdcBm8cpaaT3cidNzrhM9Kb9YBXttq2qx+ZWWkcSi5KjmCg"
-    "sSApyI9+jfBEjLEklmFMGC18/lc6B7WgLV+K6xDkjeIMdR+YvaF5uWWkX2wSa9tAb0QQ/SHFaRhzYEvMiFN31m5rj298X"
-    "Kzu8xfCH8OQtCZlizX/pcrgiOYY4QJ1IPgRV/DRkXwu6g6/ZPucepA2pmiqtsd88066IVRXtuurNKaYPOuY/tIFGml6A/"
-    "tD/twyWF89W6OpUNJJMi8SPlVci5AOOL2vf2JI7VtmhKRIYw1FUlcs5O8UGJglBh796cWizRLGx3b1fhPatucf+0v6zDx"
-    "3oQ53TtL5KU2Sx1wBZZq08smvdBvlJovqDNqibpnIoR/rmgxe4L5RUlv65rZO5OjsAjvOpMOD2bDUdyQZ5YcTJUZrfJuA"
-    "rZEmpspx2Dvt6rLs0RquTbth2tDzhtEXtQnoJx+wjf17Fe/CqzOo6zZHTLIo/hJuYRyawJUj7wBksbCYGBP8R1ZLVcZMO"
-    "B8/MVTrc2TEf0uEzczC8rVI5YkCzGQ0QSclZ6fnaV3r+uBGN24r1SBG4USFkpYkhuko3ohxRSQIdFbvWxjlWLkbHlcCPm"
-    "kMoYHDZjfJu11Td4Yd0F4g0Q+DkDG9Sa7yvx/JyutH9kPpB2K99be0BJ6SRmGbxpGTqE4DfZT8Wpz9w2xBB8otqXMvrja"
-    "fUftQnYY4YP/bcVtvGL8ViVyAJBASJHjVF9yrt3UAZJS/xcGt5gKoNcY/RDFCVhwOfTyY9jJ/woQxz8B2C8qAn8WpInnW"
-    "ZT9bZ/MWV4Cw8bu5MoNqs1vTFamehxXHfPdbONarQ7xBZjQ6h9q/SEIRq+iaRX1sBubWbZ6cJFiwDZ4LNuoO9em01jFzB"
-    "mG7rcohlaHBQlnvDHKFuXL5Pcl1LZz0fHujQSAUaIDO1ZWVvQL932zKzMP77V+xC64Q55XOFp5z3PqSw0x3oeA0iZ8wLD"
-    "6xwNwqk2eBT6YoYp64N1dtdE/tm5kBlRQh8f4dXafe5mdO/afd5W5P9XbHJ2h8AHJm5FwbAIrI+4/BA7OORonuOa/47nk"
-    "2AVC36WiLDr2sbKCrrYzbRWCqOfYlG4rgRO21v3eeYJ7xGVYqfILQiGkv4J+iGbFsm0NvOh17s+JQ1ibdzTsbRjPmckUi"
-    "XpS88Q0aqSPC6MjdpbyeyL5",
-    "JQhd1yL3HhQ+Nyssf+KE0iW0+zWpimGk5a0a56wphUSTm8ARVE9MXCWvZm+8MBvTWMWmoVpLPzmzqjhrov0kMYA5I1ud0"
-    "GL9n52gn6TnOB0S4nXuQaavaewWj2lKjaDa+vsttdj4++8OHVZ1BEojm7nI1URpEo5TUL8l0aPfpxMaK/3W4coh/z4e11"
-    "TBs8HhipHV+vcN67aXwAceGiC7el7gAwBFOfk/1rQ51zQHTPG+7KDnfEaBK0pJ80MBU82pWMNu6LWu1JtLuuysIo+QqlH"
-    "afs4gEvMMKVR5InvZwOLg9fvjA7mIAvqqXqtYyRB+ynqEdCMay7zaHQ0HTD9DxXeg6zglDy3oCt3XtXiHTby7nbRJD2ti"
-    "Fg5JYw05QqZeoNHO3/BLgTHfbcsIqikt2TTNwV7WnHeGV7XikH/PPaziZ7Q3kFzdwoo2O86euLuh1Ch+hl+DSb3LeEwVk"
-    "21RhLScSQPqFBOUUWIg6TpGE5DevxN64t43FwtixVkmBbWj0KkhqpnulLIpyfp+1XR+B9NBgbORn1kitTh53Jj16NjyK3"
-    "BDzCMxomuo/vP51EXi2JNQvMYS23ui/lL51uXi3mKLOcExqx5k5e9VX7VSlRltR0klkNaOa3UqELibeLzMX1+OtJFCEBI"
-    "fek6bI8qB3+U8Bz2FrGlRlu+E8dBi2TQ8AlObPMDt2rx88maAyR2wXScdyEKIkmGxEoHt5P/eWlLGc+S9y5O/mHKQc5ND"
-    "kzOpBYeQl/ydGxEpQPjZmWJeuEaC1mURrLvmC/CZap9VavURGZ5NFX8Kwweqvr3Wr2L9XhRRg9ekISuNstHqcGPzneWLw"
-    "HqYfNNgWCordpS9p4PesHDLaw7BEn9iHlMI/KO+5kql8wioyqVIFAwrE5c0C3+CqQ1d/YbTBe5bYrkcnV6mrVp60m9u4j"
-    "KdQ247fB8Of9vOYtjvtA53W37nOIMbs68dUQ4dUaNS4A23zEKGy1xfWyoDlCNKpJz14WE3g3YrVUE7S2Jz8K/gFjBX+kY"
-    "dvsi+wTSf5pWEQNtNOBz4GOpF5TJg90wXToe12K38pv3v7Qugif1raj479pxMFEExmlDbO17Q3WWX7fYBnoyNcagD0yyj"
-    "mIPo2Ffm8RE1mBZlf7Q2XRW4xk0Rxi7rDMdasrx0OSgb0CzfZ/UGN3i/2hq/jw4SmARlrN/2ENRc2ptvrP4v7gq5bezGn"
-    "ZArhI9erGk6pd5b2YJc6AZrNZ5RV88oLoQ+Er0nqDeHBfXdXUUbt7gy997le4gLYmP6JJ+XL9l8h8d88Tg3/vWPuvdTuI"
-    "HOk0swc+9csnuwfW7Uoh8kV1VI2s3yonMapGtKMPDLibezZkDBLZfPv3jShe3Zeit8vXNZf//zq5X7JLdvdnNCoOVgeR+"
-    "gDwLmQNsDiiSHjW7/B0dq6S+adKolAEH6Yu5KIfmLPTeZNyzwvvXdseYCdL2DWEfNMF6L/+BMq/4ZLu5o1otaHwO/AUfj"
-    "JMcW5AGOMfC3hT+rqHTVVfm5LohvPbGp+zK+eazu+g0dd5eqrE/QCqjpJjI9Q4/nEFC2DRDgxRQTEXwV+iRP6q0Sd2u42"
-    "3to1oFf9VqMowT1ll+ANJFcnCKhtBvyq+juzn5oDwaw6C4XzVHHQWmQaR2KMAJFen8lOaLqpOVlcdRPd3PCDZXda6sgap"
-    "A65CqyJMqUZC2llW93mhl0Mk92TeH/mAraKLF8SBpoLY0gtT/idJWrWy2gVs9KWtFQezZI5MouKUGLxPzzpIf27wPzR8m"
-    "gPdsbiuEQPOxOrm1UFg/qLYWzO45bZTjpJglojmS5SRrKLb2CurDnCb+E5b1WAsa4Z0rg9us9WJrzir6uEtlDTxGLAYJp"
-    "WYGU6kt/NMczBadMjxW2Ja6Zjh1N3x+H3NPwWXePxyIiDD43N5Sws+SROvIdeUITawpGrX6WRlPqbDne1t87EYDp6afzq"
-    "kmHmf5nKecFLlFJl68uVlWmZTpAKPzIWLid5MJTj6Z9HXVJxcJ057daPq+3BP9ItFr02ZP5pydnJYOBGkniAf/dSh4005"
-    "sxHsjAp4Ze2ANoLfXOjlrImNCpdIQxxeRCNc9nAV56MLoKQso5j+IlcEZ4fesoezC3VVFifzspNPGBpeGWdq3da0v1y4e"
-    "n049ZZIpNvge+8CVUNgx6x1jlo6l6t+vz8VMOMGnlXgCWbRPW913So9w2yyCf2jSHPib15BhYnAWgF84wQfI/0LVJVC8H"
-    "qoVwKOhT8oT0gUtMBYCdURlTW6vyBqD0UW22PwoSloYH3mrAFNmDgnVB8FNW3Z3G7XcmXmo5dA6OP8U3gbAhEapCp4++T"
-    "Fw4fT9WRCKGalPc66nGPxGWuKASmExi6oIq1EsDHD/jeNKKA1zWAnejToD7pBmV7yq0AYqKebX6uQ8JAeXVbUeNBjyWOE"
-    "7UP14XQYbjSQ7wacfeK+fEdy21SPc80m9YizNv5f2D+9zBPvUzul6TBV1+wjc2imqXk9aVKnucRbPKpHkpjk0NCb42m6M"
-    "q8bj4yj4f5RH8QbHDnbTQ5RgjYcNvKqVwCEgt1mPTW8NL9Jx+DIzbIkeiR5r5WjXkcp7S9zyZXGWbwQPD5FOoFB1Jyntw"
-    "yMVBt26Yw/ppJOXmwkBUPIG+kKnTYrH6IUeMLFDGyxtWcxDB+7ilT13d2YltjtCrv2yPPBXYTl+KjP4zbhzLTTYSgDLOY"
-    "tbykfYWJHtHilNTrWKKTu1WMZgwniaFu/QnqVYi/IG7y723L3EI4d/menqeQ54wl/bX5D6ZQu/PH/kWj7j2vbCz6Lv6Wj"
-    "I5zEr/ljh+FrwPJEFidLCKy/GHgKRSal37S6gFhreAUQvQQuLhFTjMRpcXYTQCWIH7MChiDzGT+KZb1Y4te5rtEjGboLG"
-    "jpR/8I2RrP1Q6hDzfzAPA2PomZw23SCD6uA4RQi8y2YCsZZIG5Cs4bfFuL12x1+TB99Zf5kLu2di3r7a9juZXuYzE9YBO"
-    "E7pq9H1M13HDB1ZP7i9tOWCA+Z+t3dHfJAUCUV0E/+6wS5N94UVzZTOn2Wt8uRh99d6Mf9IOY/nZHoSPBYKgSXKDzB4ZB"
-    "h3xz1rwCptWVfc3f3U4jM6QArPbq7ew24apa9UQiKkQ4PnU+JDozmRUCWZ5wLVYoASar7mqoqP/JbOnyNxKv2M7AVAvyi"
-    "w4nFOv94cHvjemKekjD5j5PYVmH79JFDr7ihqeVDANaq1Ymh1fmas4bop/5ZD09ghvwxHTlC/No1NX4Nrkks3km0enD7W"
-    "7o62f2NTub1+BTaINRsznhfl2x5rs/6ktmMBncOjI/Y8k0r+ipG53MrIGMc/pbSEO4loIDKYH1MaWj/WZvX+x/psAlYiG"
-    "GOl4SpuYo4YKWJN/5igk8obsy3a9Hoakp/vTfUruLcANXFvFSc1TICQMk1DRjoo7s31/me0dk4J8axZCpGX5iFwS9A1Ka"
-    "zg6p9Fx7SX16iXYwtP4bkyRgdX9ODzWYOI9o1oKLDwybxUsHMBf0+Gm3JXd2MW3a70EmilY4EnLAaEv8GGnF6c3fHlMLI"
-    "k9BJEdstLpKqzMFRBfKV8ifOx68n93H9eH2gbxkFtIWmKQcw0YGbuOso5sclz/q9b6DZ/tPheLxIQZ2yHMTJaFJKyUEdG"
-    "IbkUaj/4JAndF04llLGoGILCr8oVtoja2D4QlmfNkWw65pIEzeHKNNZpcJh/7S4vk9KL9PzTQFdvszpK3klyoK/YPWu7g"
-    "DaE+cg0XZhMbWTZXXt5Bchm",
-    "99yWjdLeCxEDXOff9oD+GOth7y8iKk140dheIEhizSpypzRmvoIfeRyMdoaxB/r9qqJnAuH22bPRm156kVqPlv/h8pbrH"
-    "WyKR003U1tNgvid0tmjiJxaYIQl4NY2itao1vbNnEn0IzFbO6ZDDOcLOyd8UyPlWQUJrrCQvY0hRcpUUhW3IfJsEV4+Cv"
-    "3Uh7XAqbP2X1LPr2mR848SXdrK+G6PrVKRtK8V0Fs27myZ2ZQF+fn89SuGfc+JxO31hJaBBvFqvFU6/+1TMubI9Z1QMLr"
-    "c7LKQkzZLy6y+VmE6EROCpsJRCRQznV3NfFG49TInAPe/iZEVrPI5BPzF8fFhRa+akzUD7j7wDrPgZU4MeM35v1kOP6Lx"
-    "kQ5R4NrlmRhsylSRMxBTCWB0xzRLzD+/OMyH46DI6BG2o8LtKUiTtqKhqWb2LvHXnYQNWIBnVSMIarh8CqJTRy/Ts27mt"
-    "om8G6KUiawg1T1BScMF6S04JcEdOpIcgil5pZfnup7a06xNyb2cuVzA6mXZNkJO+qSEEIz8Z4NbkhyjAYDQUcxTOtm4JX"
-    "9hzbuleZeW0vFlq+lXdPwYwZpag5WD6acKi5s1oZxMol63wFecbhfjrNJxKiA3zaYZKynBxYabRSa1oSmdVzBzo3EE0Nh"
-    "/qrYQoCkYQvymJ4aj+2o6RQCaFTEs5HQvjgXRemtyHmY0Bmn9UJFvqMzKa+RIXc3aR7fhMHrdH5mOsybVRkn90QKHzpta"
-    "Jm42+l1c1vCOKmjYfAShsL2w6J1oQs1IgY8VlT/PTRfS86mqguYX5F8Pu/YqhvP0k2tdilZRNcroFgrJNf3VqBi7sfPvh"
-    "3SOsfhQWh50cz2H220bWF9XyWvdcn1/VXk82MaKPbnbN3U2fzMoHGivxoH79UoawdJaqmptqnW2tk5dm+uO/sonUzMrQd"
-    "ZDiUrhMTW6nLgmbkkbBptLIP4nskF94I1hkMy5sSKCqeqLisrzrDpL2mFYJTUOljSRDdehDocPE18wTP0RhaQw1WEfKTE"
-    "zdCRLUo1nclmCmlZHagh2lmkb131cfDzPMllSQgJNZosks4D1mFHzaB+wIGQT/1VvF55hF+ftZ4ezrcMQUyfawYe3dVh1"
-    "241QyZAwDkDAcP9IwVAeQAYXrg/Jh0mqNfQALYH7xYviv3hkX7TwwI/uTYKRI3gei8Ag82MLATzDsTl0OZX9xbSDaen5K"
-    "XUt9Q4Eti/uvMpRzB1oCS8dT7wUqJO4mzAmE9by/M8h7Fh7dDRcrbDTQTWVvrLTW7wXa+Qk5O6zam6VHsxoua/QNlZ5/T"
-    "GfalKePkDYm3crDGPdhY5Q17sD0buuhtY1+GAp6UALL7N82RuLTkFJi+emdj0b0DS9oUbIaZvGhJ5rOvtnkVM+1cUXKoH"
-    "M0qSyxoNf7G8XM6TWsmpV2G5mKytf/cNN6LcA8tRDpg92vn6qTpIvKW7Xra9Fe+eb7GgKrvxWrvnjd6V5SYV3CddLYwM7"
-    "H+upKE/WZ1+cR8ILDOvmUicOuOCDl6m0HFwcGN94OHZjukPNreKLEDeK7KsZY+M/U3iz8XESGdj11fXPXpIUoYmX+jwxB"
-    "wS9aNHkQ8bXi/0p3kKhWeaLNs+IPtPs8T6JPHfgDfL5nyXXKbtjZk3qRkd7i91GepKpj6GaCvN2IHMjyV3OMbvpbhUCEQ"
-    "YFEH4C3RZeuxGQSwoLZD3SLKe5lN+a5nOKq76M+xCrWPqlEnHglEGNffjhJhEYkXxrSNpMJa0vTqSphF/nyacMVwvUE7U"
-    "ac5EtPWBvD9DaeQfhPD2hr/8RtXTosz9msAAbZODhUjOnMX77m4RuhI6D3lGEQkEgx+J62z408GjzdTQep3FjqW/stp1F"
-    "opZfPrF+YY+VhZ+1ix8HVfeJ7N6xcEQzfq5FUCUrFhWqkQ5yk7n1OKWWLRYBw9nn/hjjFI0OpFjQyyTJJSnHbfk1Xce9T"
-    "oPbhf+O/xXrHhPEl3q4FDggep3fsPrskp+coX7hg418FBCR8E5dEiX/ZM4eFfIN6+SqkOioOlUBe5VKX8EZtRTr83tDwe"
-    "7XhZ4r8/GZry3CSJzPVeAexhWI/0Z5w2yejKsRjhsbIGVpNfMCLAwVwDIWQHWGodNNsTKhxqhMc1w5JcZ0+J/W4ev6e30"
-    "513Nf+7bjtE9W/eek8PndnS1b5JdHgCdS6jpZHe01iUvL+paBVgxdHZ0qzkJSpXxaPHB1ZYWsMXp69K5N8p02LL+eVksF"
-    "5VdwQrcnUDpkCDExSPkxL8YtaFjXWiXLTl/R1MJlhT0k0j5reTGy1emMLfc2tiOh/I72nEmryTo0qPJp4bF8XKK2gVhq0"
-    "g2GKyMxT33ePoEDw7GEKUTJXhrlu7W2Rd3RxmYZJhCJqU5p/l9K6+l10DrgwP6BuBZucvinunpuy4S3U/A2yuwCIX1oiZ"
-    "tx8wG0WBs1gH90zo8ch0UdBKMnPkSG/5lQg3FA8stURgcQgOC0w5/j3Orl7C33yR8F14SfNMtTDvYnsNBBdtksmAlCvsO"
-    "iLaateHEobBJQ6jUZXKWduCYdHWRsq+oR4Nk/fThMZCsjJwjmyvCzrnex0LAvsU69PctSICS6kin894j6ktyzP/bLt6QW"
-    "RruSZp534mS29zKuod+yjsF7fSy457RrYMsyAq6cGDT1VeW0VjxBkqm/K77WRR7M1ofkW+nSn4CNDb48mi8ZmWCv5g3RD"
-    "jmmy8zXjP8N1K2Y8meLuA5+KoZGtssOzbykdZh27Sc6E7OTkrF5/Q+2ZTLbb8Oy+KS+bjiUnmkgtUB0qa3qPpvdytv60W"
-    "mNfmiqdrhkjN76+y4ebDZJ/iMML76Hn8JQKiz4Wdt7ZFLaEl98Tfkt7VVOnCXXnih0nb6Gtml3ZH1dcrsvsTQWovaYEdO"
-    "SkhJagywL6mEK6wcPD2D+IHnjyJRoh3bkGoea1GPEJG4XHiz3cQh6jigP8uF7CWb+OcenYPc4Zmlnvyijt9BdhbcK/hw4"
-    "aFw98rlb4hA3FpfRtAFfaj8v9wXaaDpgLbENd89jv2XV9ZNyGkW+/z16OHDrS+IxGBVpQ5JwiTvbjQczpheszyxhO5MGj"
-    "3rIr8/xee4JcK2ZE0nO7XlQfvhlgjEefhcagIxDJZoPnEZnG1asjdH+9uO2VLB8NY2MQ5CqROsbD7gEgvINA2M229bRdG"
-    "9CXX8keTkFpMmyYrje3YlqylweiWB6dwwwzeXNEJSC5SG2D5qnE0rxDMeQwyWdAySDRqiOBuQSr8sZxeYJne2teGglQ3m"
-    "5WQ9aWcRbYSgI3fPsMRXeGFMsdumSJOirirR6LsQtw3cw1z6FBeo7Ll52IXnVnZkviMGFprtVnKTgYUM2V5v3ofa5rtt6"
-    "ot9SdJQYM69Nz1OTImU9ll3KBXuyShaJW2fbOoniX81nDQyqIUypxaK2M+cByHD8sr8T5Ew5y3muL1s2/lA1ezFKV8jgY"
-    "n9GGaeXUTTUfqFEVIkZ5xqaM1bnUYW5gGAprJFB6ntYBse8+KT8gGzjx5CuYO+UMsEvHSINmQcCnGdhuXjoqV36oY2u97"
-    "+E0T1NFDbnsmwSMRn2sbqAsPdqYn2dkaprzSK36fh+N7jXHRu61qJy+JsOYeLgPejSevSf/TH48fI5NINutvXSLKbK9Yl"
-    "TgC17Q2+ZsX1FzRom0zDsTWH3UvG/xe1VSQmUt6uE4NuWxrNyYYZ2aTLbvK+1soPAiX5baz2nUljf103cTPKM5ZFIXmHr"
-    "PkIT0IOYHzcMKE/I/4fqjqa",
-    "M2wEZKWJuh+42BQRJpI+Zd1gqyYt3MgZ5OKT/zrp2uRyDXFPNjwea0uEOSexBANUIFoNkmKTFYjWRdVeFGz0+0/53nUGw"
-    "lktq7acykPeWCbbnI52+9y50n4MN9PhyFb0TgywSEggzIMlKdWh2PJYlq9le4n10e2nDvLZdPwUeFnSDjYAdykaLoTXQ1"
-    "BgyUMiuNi03sIN6djfjjIsHO/ec/e0rnUI0O2nCkDlz2gkf+JdA5gEuYi+rO37DxR7qMWmW9gb/Fnh7smshFhTTumYOqW"
-    "jnSXbIsuLFfvbI0+IexkW8KZmEa4tqQUbibyQrq0dKLlIpll9Y8ZsSJ0MOYiajigO7ElpUvrLXHl8BDVhNk+x706BYpbO"
-    "ZzZZ+KjBDG0Ot1jqaDLONvX/LEl82OjCngk0Cp8lbSNR/XPvt2R49k7Rz/75uR157tDAaZsoRf9sziecTo7H+7M6rZ/Dd"
-    "BZvbX32AMI+D/c/q/imQWTAPxzun0thz94EfqJb29/ASxPnvhR8AzdE9xoz4wGiQUvOz6mVdpCSHj3hV4ybSrtTeKeqI7"
-    "Y0msTz0ib6/WalsidG7ER7MxUn2+C8TG8CF1yxBLCVMGlm23hIkdvio7Lc+FCQ5R2uT2tb3rxsv9nM9pfrz9iG20dmvfW"
-    "HdFE1Hom8GnXTKgjxHMExszgxqpDiAHgbBw5w1ankGIHPJ37mCFo5JT60csT0YrM/ZyUdKCWDZT2HLJjLjpSGXqw183rz"
-    "+eYr9qHrtYfWx8JtEvtAoQ9cwI1x8wnsLlu10qpcRjW/MDTM/lJl7Q71w/tsXNj0qj9wmhvsR7u71cERuvc1YN+GAq9Fi"
-    "zewtmVapeVnbLVq+INkjKd1nyoQ2txzY57LosYy832iC5MbZXztPqjgHZgNx+NgURTE6eSwHIhSgg7hiY8bRawbiS3EIq"
-    "vXliR6M7fisJZdnq95GI3FqxuNcyGuTFyZs3trGxkxi5JtRMFSBcTBRhOP97u7C/JCUKOwydbkA/2Ygvhxrb3hNhLHW3d"
-    "fnlY6tZJ1BNPp8HUeKm6ReHLTjlf8whjBOalr7uoEK4h2uHrySy4gvfs4sY77xrYgQaIWLw7htLimw+msuBoG8JxFeLHV"
-    "B079PPJzM0XS+KwBmqD2pZf9oDv322ibN+WG7c5arWqwah8jOYxr23QP8H/uuzOXkcYLHynXOAG3RO5bkIG9RJQXVPAXR"
-    "VXbTc+PeetK1q7+atYYkuLJGltnEHRLKPLTPD3nOPe15VU5/Ck7lZGiRUmmPx2zSn0oK5xoCDapVIOjnIGR35FWjMxPqV"
-    "MpylLNGxcqk0zasFc0O/43E368gNOf73ybeJll/N3YhBmxLDE6+Z4YE8FIAzuBjMuwbnAQnfhHg0nhuk64bvTESo7wTJn"
-    "2T2IXDHuJaT8LRsFbvugAFU2+sCBmpzNNphdpzJ+SjHcd1mF3srpzSju+c3WR5viRk0hROQTBqkCZqCDZBkYbVdqESMBf"
-    "ANymNJCFzYts3ULGvhaedctjiSqEVxUcTVC39CrlFvI+Q7vGc3IDagcmlc/n40VZTBEWWDldCy3h7AwrmETwjJbtDV3IL"
-    "L9F6Ied5hbZizxcwt3CgUappywt/ClCxc86GGX0JZnTUFypcZBmO+gWfiy/8zSlzfvWzn+06gw78hskivO6pWmnq2XM3q"
-    "067U+ddJsjmdjQE1vZntKrzr1Hb+dEgCxb7CQCmuA4Mdhhwttr3SSJrKvIxX4pOF3/sLWbFsp6HfkmgsiOFhYVVPhuDWh"
-    "Nfn+DZG9f0FO2lSNWTu3E3vNeKee3uEqNomB00gkf3Ca+80rEw4CX2nOYl/1Z1G7rOhnrwEdcvrP2HI+GaO25pbSTjvOK"
-    "5Nz0efPKKrlcwIWHc/m5OvRocg6Fe5h1QwdExeiYlddmnregH3i6hvCPs6gTjobjH99+98vPryajbHQQIX37g8Ef199u+"
-    "xqR6ZpuiRtv1rZZmJkSAcRhSeMwzmhXlIyHUsL3duPuSy4X4H0oKaAXkqvjtCyLMuo5+DCL5JeHY0FIAeaJQ/eimcIKNh"
-    "0iG8sF4iuwlBO1hvFMoRWu/gRplj1/BUQgg+RgxqyxtXauDagMnz+uonkl4RYnjoAGhkMV2eu+51jGd6zqtxZBRwqtxlk"
-    "10iiiNZ39DY6zpsnxqiYl9iCfirBx4L5aX9o3p8XiBjfF/MF3G/xA/tb59Lhc5hX3hgjBPMku5Xu4YX/rehbd8IxEVzhM"
-    "cByyDz7TuhGY6/RLzzByTf8iq49LIrz+K2QvZBjH69SvM5HRkEHuIGsE9y8BuEJ5I+MzRcxkxkYQj91YY3s57CwZ7idgA"
-    "gXqwCHINDpdF0axmBc1swS1ns6JUUWiU3mvs3fl3V3C3NNLGKfV4+KksdTO28H5GS3RJiP14xzMlHkSgZ+Kt818xaB8Lr"
-    "bh6Wi83UQ67A/cdW8wiUXxLWgpkzaz0z9NIOl8kalOBTXX6bXsCHGv6Qf1KyEOGjFYKF+dtFz2OFo9QE7kysaCJNdZxQN"
-    "X2Fc47qUeJ4hJbDMvs+QeAwqboHQJYSNUkad3W4SFNcBCvMNPxlkB+gZ/k+qMXeneAJgg9+Qt3LE1EE8j75uwHrw1mqo2"
-    "kJwvRS+JmHnwUCFzRKwUe/Q3b2ZEACKdmSAs6EDcjj3weMDNKBGnlSWmDeQr3jaoSmz5or4JsKiSlSVf/tPdAQ3hyaRhs"
-    "ytJDmTdfGiHYNgAG+FlDGmN9KdmhOfZLIVxs0LvQ8knQkMIT32A6xAT5BaVfEiqC+OmjntjWhJ7230AmS4R+HNMqxlm9G"
-    "CO07i+SPIOlXQuoUFGVa8iatGT6Oeg4+5ve29CDbm/bSvgqovXF/k5x1ahgFlVLWkRg7NW11lVZvLWEMDVwseIRS70ss6"
-    "mgFxJSjigBEhC2rMObGkTOoV4qVRidi6eIM5cOEBd9jZ6UMhEKhD50LnyRaQZs4irP71HzQY2heQmzjouesHlJUmCwu9H"
-    "hs9gu/EEaCIwvKEMTzaHkbc7KOrFU9hxT8BEMxKH0tfOlTqGqkQgIN68+NgdUJjZFVdzpVh2KMTfB7fiFAYzCvGr0EqrK"
-    "zRUyv2TDaXlxZpMWDnyCry2qlFzCFfL2kmvlHlbZ/fi7DwWRyDEXn1cqNap8U1hy7s4iK75N3PCdxbdxGeZf/MkQaPPsw"
-    "2Z8w3TzdZDXGnd9uL7rSBQni351cYMi4u9GGYam3+lhwQ++Kv4cFg/ZhQd3LBA4JVaB+YKppEq2gCVJ4mXVn3FEiz3DsF"
-    "oPDbsMK0DGrT9DjbGn/uvjiZNxR8AMqRuos5ib13CbeiEtWFLBKq00hlZpY+xjoP6w0n0T3F3d5Ywip66w71M6yQTQ5PH"
-    "njlDx2UyHEvYxrGHLxMYzwdiYhaJO2hoHbAVhSkV/qKPwlAGszlMByg4L4srxJsHCjiDMueLZZrLycRTvJ23iA5bl2jNm"
-    "J30CadTU2sTjaCz3ThGPOh0AgmIowNmBFmxW0fO9e0EmmLagPmqcxJ1n8ZPkB1h/8mo6NojKEYmX+J4xuznhndhOxq81p"
-    "dF2XfMqXDn3YqRSvdrphbf69dQ3J071INymIzGdRMNHpmX8NrTiA1ReRCnF48nDeojHqFDtTT2uSQSpsUrQc4oaE+MdXr"
-    "X6Ahno4tc3azrrETWrDdnS9WJwkzj/HubXr4h6VZ1GoA1oTkxO9sci7HMNRKD+LWsJjIElUGHKp1l01qOEfrNc8ErzU7w"
-    "iZcznGdXu9h2lBU/Cfs2OJh",
-    "4EeZX67etHc0RwRvwv0BUNLA3IjaGkS+IZMOlwv4uzs6CkfwEHENhYRNhnINh+NfFwhpTu/bWQPQZtfUxvxRHADrpX8Lb"
-    "dpEIngurNzFOdhNHRgF4Mt3HHg4P43/fhJlTGMXQCBBPyaHDsME2+J8Q59hLlJdDYujDxOIU9AhGHIyz3hdBDR7UUqCOC"
-    "CPFs2wV4mg5mUxiuK3EtJ0xMDjbRBkAXRS7RT+4nVcy9BGdRBO7cE4Tq1JnK8mxNX00Aex6J16vEZlPyfBpsyA+rwnESO"
-    "1qZDapHedlcmmebXuy9n/3H43/+OPxhG37DFZa95cLMFaQ4cH7y5iDOSSCiNPiOKmbkfdAc17STcxpBdHJrx31qseD9Ov"
-    "4XfKOZv4mVHRCvgfEhbu7rDrMctpeIRJJgCjiXfSDVtD3Rz+pd4HPFS36VxcFbXHGSDjFXmcQBbQeKrCHD6ESY4mC/hpe"
-    "y0VVA7aBbrH6yi/jCnx+VrQ3kUaeaonjddBNGnr4i5DDZvT+6P9x9uj3B3e/P6Dx6/z6ywuMoRMoA4jmrBThjHa630AB6"
-    "J6lDEHX26qWOmzCL+gmcVJM1hJfrpJ1MD0xsvp+W9YFgOZ01nYzZBOGy+nl5z1gPbXmRp273Kh0m8e9umQ3khkHfw/D9U"
-    "+NmDgRCbY+MHPM0dTTLWuI91yO7RXfjjg3sIXN+ZS08iXw6jaZU1eK6jzJq6u0FHkvg+HBu30mBzX3gtjWywTiumf3VGW"
-    "M1cL7ryqBqsFM+kbPOK8szdH5skwlX4PwXMxA5z7rbD44/tRpYEQzAz0d8RQj5jcqYlXPoARdLhwHAhX96LtmWGWeVFnU"
-    "MDOIc7N48mM6S4MUWHeqhb5Izjhsg44Z8MJJrjZe9tCkysXDhydUDqwTFqYc9jAY6wIYJwsbbCbKL7C3Jwv2+IBqfV5cs"
-    "SIEmUz0qVZ1oolfQBLZ7cgAND4+sATwgtJRXAvkcmNpFVGixgoUX1juqe5KTGK0LmNRDSA64QL6NNBgq3Dud+AGBTFjTr"
-    "/lQ3wE2BLWVrObOjN5Sj87dDpVmqgFC7MxFkARt2QjAssmb14e//z+1Zufvn05nGen9qWLMp0XCeBcDN6aszapIxrkBXG"
-    "pneQ8yXiyGIyQPqM85lVRfjIdRUpGwTw9IxGzwyYHIHvfIIwmaufWud4gDHwggC5IpgyiBnCePysLGE2w/y8TO2Ps+1Qg"
-    "aMLRn5fym02ZWUMYj4UwtvYqtKI3ovTGsEWsYJNrgDK7G8yKTkzeOjJQWdkoqdw6TyaiNb/K9fD1VHhKVq12G+vewjO+b"
-    "T0D1av/Gy1gnu+YjtfTOZ+9WwMGklZOsJjNAtQCvhkz9Md1mUyJSznffEQjttkW2mH9+cQgAJnHvFWdvY1yHh25y0/Vbp"
-    "XSg4kjaMRXAMzFiGkpXRBZ9vX/wDvP/Te9hB0wYvW7lyXlP0mPMpn4sI3Tarjmr4X6n7P0Kr5K1J+3ii8Sw8JK/HdlZND"
-    "j3wqGaQT8avx7sTJ5Ym6TU5Lu4+tk5UkpN3l7nb4C2QUI9zp4h+JzAV1bMS3V+6oub0jut+mqp9U4ndAirDxQUz0AieQB"
-    "Y3MKtwkSAW5/CyvjeTsFzLNVqdoXiuX8jEf7lKQ8ZNqJ+cROaB9VFTtRcSpzmxncqsJskUB85Z6isfKyqCCAlk7DZR2ec"
-    "0p04nCHoUWc+IGzSt+24U1Wa1ZkCzJj1TwczRWYOlTDF/Xn96K47BRAB0pDJIGge11bDDSGNOx/JcXfslMoQ5AxHf5nLj"
-    "lwFPpMAF/LJD+HpOv7UrZ4ztNC9Fq6YFiDOWVHu1dhkCefefag4H34MOlDm1WlSEL5GfakJoIooc9dlOksDv4PWLDsbGV"
-    "atYHyAw/N9rK8JJaCJxt+3Yr9g0vBH5M4fyqNBXp6liEHCv3vkmghUJNaSdUrIjx+9vNXoapD1wqFaHulA1O1gjhJKsqL"
-    "0PfqSMTr+xWyhLp37eaW5XFOwzRGtC0S6Ngc0FSBWKGQVcPUbpqdYrpkDC7BMHL0j2HvmdY7Mvv1l9l+V1d5YLDEp+75N"
-    "j9ty750rnf+uD6A86WhiUIgCC2esHEPDNk/4NImUQR4mmTqDamruQBohxGrFfN1H8zmfcQUEg1GpnvgN3CaLViWYIXkeL"
-    "q5alwQA0BU81UdtkqAVaWE7VcG77mlidT9vJHYvnXLTlfqJXRaVuuka31RsE9w55fmiKdBpj0GMlNnDC6cMgcmZ3s/YN/"
-    "8iilaNfzh6Kd3KlWlHtXSQfk1DYmZrVfW3QC1YxaFGwq16kNJc9JEKAAcAq6I04v0suGvke0hUC7l8U4wWn914gRZWr5W"
-    "euFIXjF5i5NFzunrYmY65QN4nsRr1QK+CLpFVy5fBhxKWEGMXMmRJlVcI6SaNj9uqzdcMFI0CqmpLL1GsWt0ldxonHHGL"
-    "guu9cRCLZ2uxbL1OkANMPpaQgid490c2bNDP3XE77XzetlK22j3uWT3om++Z938LoAnwPtxBp9aQhaX89o491wseloI4J"
-    "y5DvXG3SOWq3UYYZj7nBgOV99WnCk19bXanLMkDR2JsBcWts9huUbm1zzcOCgfPvyYO5S5B+zzV7vIdXr+ZTpLqPWhR4R"
-    "wOHsQsYLcFQqYrKG27eI7u5/T8CrLz4orAQBn6O8HdYjADPwWCHAUDFBQLABadSu/WWuO82VlxDYd/2ixwPPULIoFFNsp"
-    "q5U3Nr2R7bUos1wB7i77UjQce0laJ8ZRJwZwJ1p7KbQWAwqnfUa+5dcAfNAwZlrrrRuPy2eaNyjymvcSQZRPnf4Nqpsao"
-    "ZqYJjqMqpozmLVKwn8kYxyR/z2kM3Lyj2h3q4ZqjscfXufQz1WfskWAMBFa9HWR42pal/Mf0xtcgpbrpU1dcHcH36v1GX"
-    "5Vs0rHR3fDlwNG7WK8euoOET7EaAYMd2oB8qkQY0G0kMs4+aLUlWI+sImj4L5jM9lOsvsWybbmXzXDFksph1XRmdp8EuA"
-    "DafubMsxuJB8Q31B+2k3dejzjQPotea+WzTnJA+3klbaQ0UHfpmcZiaghDciMWIke8j2VPaZradzBeyKvC/pt/NmOnLf0"
-    "KR8Juibax0ufRvOSdkTrvoXlQ+kFr482P/GStkRDzvp/VtjrHEpN8icmAGdJv/M9kz1OngawQZDoS+IgkAcBsut5kYICs"
-    "nRLJ84pUTYieqe5Yac2S+mzvCHuQbRbgZHZPHk5A0QyZaibaHcVUaX/AW2//Fo=</script>\n<script>(()=>{docum"
-    "ent.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8Array.from(atob"
-    "(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThrough(new Decom"
-    "pressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.create"
-    "Element(\"style\"),n=document.createElement(\"script\");t.textContent=c,document.head.append("
-    "t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n)});})();</"
-    "script>\n</body>\n</html>\n"};
+    "R73dI6FNi3DQNVJFFC++o/zdCl",
+    "SIuqwcVnh26c35Tbw3wqHXrzkI+7Nd84M/vbW2rLfytj6/qKsL2XW2eSqNlGQfmwqFIm2qhqpljZBPr2mdbxkrg/S65pl"
+    "r8l+2pwfAhCG6ZA2vzFzVqSL5DOevNkS02sLVZ4vbabDK6HzBl9YiP6hHvHKFhANEcJlLDQtu/HgyeH7UbnKN3KBZGGKW"
+    "qWzRNr8vGIJH4KoxKIlr46uQjbQ7atoFB8/VZ/GfeP2y8D8NuCxO8NUtWEXxoerZtkv91W0Q+xatm64OEtNNGe0/7O+x1"
+    "mwqG7FZVrD/yKdCYuqbZmd09hE0vW9+jE73K2U86PHANwv9Fql9lyTSfkdSUzJIggfNERSuR6P+q3MFM2CC/iwER+S22l"
+    "Mimmie1SZLzVX3pw5dBVMMWD6T1xLADtOe3sEZaGg/YsYL3ZOp1fVhjOem+vSTLqHtNlqGJc+tAOHhzLYABQy46Pye64u"
+    "6ss/RkpdADlxNRg4f3TMCbWVxFSdrUYdgSqHeTtnfkjZNHPW0twkfScNe8O16LoVsiyRY/lA1XeqOF7WkWq2VfVejK8+G"
+    "2xdHsNsvzZw89lz1hoyzaPoooY/ZGmpt2Dzq9HIn4zNs4DhCtlf6+Zf8jjJd4ruW70sRg22y/vQ/TXB1sTvuILN+/BxIz"
+    "V+IixMAmCCu+0H4h0hzze9k2bHim3HN4AOlgdqfuS8VM7e061S4rorWqqlBaohX/G+LrySwOoqs8mTHL20EX+Vv8wPaJ2"
+    "Wi3IL7KqsCDzID7zh5EDkgJRzeP1wwL2aUxvkvxDSkAFljePC/gtMRVyqAF5eAq9tdiarNGikRpnVBpG7XSpMR93XyB+0"
+    "NTnUaXsRHt9bKaxfNolVZ/ypGjB5noT+uFTWPtwbZmeNTcA7wn9uNbsEA5CPj0f0GedxlddJOdNAnO4nnOzgiWU/YPo7b"
+    "jlSIE0u4S7ti45ta2XTXqATlEUe8a7ZRMdhkWXceQ/wVLMs5KNEHAU5KejeDx9GjYnO7Np2cxVkBztdU7x9uPRfrfUoZY"
+    "ONYCvTXq1xqSAcWBVgQf2O/+6A7C/X1wo+jd2wnffEodL1fWjtDETPt0+aBOYV6P0qiwZjm2KboWNSZ17HxhXzBEeOsVp"
+    "wLWXUe0Zk0x9TrT7kS6YpMVWmOaqNCb/3OifUtaySxsyyvt1jSNyjJss/NJW6sYpyeLg9OfFyQbTBdRdh7PTp5QwcksuT"
+    "LVMdPt05MnVER/dbunnzS+ADhdJfH11jf+1+3M4qtkGlNXZ1EVdYkBhO0vdRHVpI7pO+7kJydL0zY8Vdqnr5fEU6MW0dw"
+    "WrdhWUtEUwoLYa/2UES4Q4lSEG0nZusZ42WhWthZ5OhtSXZSfxTTXBEWe5RZYTOs6KlsF1t0shgm4iD+pCE4terclnW2V"
+    "EcwCZWtVxrPeyZMl9euBUX/y0LB50t1Bf83Ul+S65UIP3CnZPfgXLWJ16Ad1mOhBjF/08uy2Io7N9IJGOdRjlPEyHOgSM"
+    "CAofbHISSxpRZ+gJVqpZRxzxaw1X6Vpi6nMsBUVADAbQ66j9EK1vsLibP2R55cEh0wR/MpFfk0dSdO/CI/LmGB/6wLkpZ"
+    "QILOSmxdSnSi7j3QD5nlihjF614mi6MPOFbxBm5Nckf02jNO613hGY0E4L1k/ApdIFILD7nz47GHw2LINPCCvitEWItUw"
+    "yao4HrFqzIjonNMvo0oHMJXWOmxFa2gAKlRPYF9GS0PUvo4zpngukd6ZMwGRuW/mcRpovH1o230Kg1zVoDLFGEep9UkB4"
+    "o4dE8Qk/XtTjowGrVqcVkXRBAPrs4GDI8LDj/OTeOIcaT/DK20UyrzpyDxxqzYv8UnrAeIcLwqty2krj6CrmCbn8i4CSc"
+    "blgeislAqS3HwHMP+K0JhcgBDSofBoxEQGhkQ5jQFSJXmlht2kW0MNpuiqBfkxzuPufaPiKNEkYSEh5Y6rN8pgb6LW+jN"
+    "MqQnOpxd4Wy4tYiGlcoi2sUZFJep+8JeWeWA1NSrxE485MypK/N4t/Ed2i8wYM3+Feoxld7oYfs5WaBgG15lgLIjDUYCV"
+    "mkf31lUByxtb8coGeXlw/1DsQeXSvzFckB9vZpZXMpAUorBlSr8XUZDcuVMwWttFgyFSG5WyU0xq0S0JPr2LUma4uV2Kb"
+    "a8Egxx0iqeL8/26+WAhrQOVzKRGwfI8PlFVLqu2Gzxuwzla5OqMPMT+R2tzpLGYAzWZYrkn1FztJi7vZx+9R0Cpp/cjEk"
+    "HBzYXq849Hufv9FlkM6RXTRRKSXpoyFJHOHqUQPlkVO7JhIHm4WRKcSQJT3jP6SDFVWpG5eNjFZF/H3hZ/xhNGCakn1v/"
+    "QlLQs1PvXClPG3zN1fah68rwlHLhAg4lLwPl8SwFp6I9EstL8GuSxaEtdpDuitLRQE+mIRTy/YMCTfty999JMPE8QFgX/"
+    "WpIm6iAeqb/7a/JwRvW5MDhfIzOCSUC6BWIpQnD/9BfHTPf3c0uJvv/oiaA1a/0w+B0Ua9A+etj7vtf7BtE8IYEvUFZam"
+    "geVsfQBZ6rVe5dg8OIc0xZ1ZRucsLH8yj6spqWBC3DJdS7NxphS6H/+nTQIzsDiZVu2h5/nhKVRsWkLvQmNwyEjsVCRgX"
+    "Qe35WY4X2UCo0Xpxb6uXIXXXtyjKj2wKL9X5pexl4Snt16CEt8fgXe1A2YTbZWFWXzdehktVRlSrSoMmbe1R6Z+8ANdoK"
+    "6vctTIeudx5SX+3V3Ww/5OotYZSeJBonizQjFrC8aTja8rDpO5Z5v1CXKedDQB3Wj01c+9kl7we9RSJ1zSd5dE5GA+33r"
+    "nQr+FyK249MdVp122J74BQRHqhoZLGnqPe+T3qJWvSOr1vFRNAdtCHoynk9Crr+/u+n5n6aX+xlcFOhK+jKpFD/E9fKvm"
+    "samt0vA09f2NfDQKx71eL+tdRekqLj1/QqptSvMK2Cc9gGh/P0ELp31MSlF5BLqCOsLNdvmRPyzialVk67PboFKw6gRRr"
+    "0yJDnh9deQr2fbvpXF2Xi26R5uNxYDLBgbEPdkkVWgok4ZKeTvfhIwtKgpL3ZBKwqqXjaoeROhxfxIMnvRVEb4OT1/3JA"
+    "rQ836jt6mvv3XSWPWpIzQ7MfW4itKe5fu+mtKXLRkhmC0977X6rUbkNA6l+Is4PMVfDfbfaO7M0NGJ4DX3hb55FaeETAR"
+    "Y+q6diKX3Wk9qt/CoX9SjyYbwTQOcO85qECGft1f10rys7u6merj+/v60t8pKiNyefK5vvoS1QEJ9dOtFnQE3mHp9QoWh"
+    "9H/Oi+XbrHomlQhsvlqZFeQ1hjx+zZOuMDa1CP+VEcCwuDNCdHWj4UBd/cZrrlc9iN9opZlFs79/6/3Gi5FKpFlfUYXfH"
+    "Nj76ooR8KYGU0rQuWHg8ApK46r1OuwPX59Qt4evOx2DL7+F9kujFS/aBY2Mbsevqe9BNJzTRfgb1YHFt9UfRcFv6mqM0k"
+    "k3/Dz2KvXa3wCFpr3lqlxooCYGqFdmqLZnr6lTBNWgUZ+QNpuZd8xknQ7297l3TK1G07F50B1MeqZ9Oz/noSB8Pg/mKo6"
+    "K9DaYarRXgJqgkgW9AWU0+sC2j9ajdbYpPwRtAmt7olhyeaj3apGcL4KBiuDjol6EBtFfn5738Gh/35OL8LU670VV+Ju/"
+    "cQjZaxCyqf/CI3TV4/CVYK0Pf/zWq7CgBrgL/gPT98J7VROnVx09EVieeinT9GnA/E4L00juAj+CKYHWltKyZ2KrV2Hr9"
+    "/3932WN3RuPLpdR/S5dVt",
+    "vNU3Xq5t2dSw/MjPqjc2ZkNfVaEkVSlcoMRpb1uPhinuYEgbjHBpdu3MOU+moAjpTxHFpSFhEp07Qv4XX5dZpH1fFTWa/"
+    "l41wv6lfRK6Lv4bmeVvnAt9SLc9+2n4beuXrhg3yD0b1Q5/Q6uFnWY9zSlHngsBapr0fxKtQVxy8m6nc9pCTzMLECtbI7"
+    "cCe35jTeK12j79OEh783l+sfnvcopr6+7uiudnX1J7plfX93RyDqE5yGKaHnK41nQqSInn4Bip7GHXpJnoy/iCddoqePf"
+    "6PVSfxvLyL6phEi0Zg0DV2I9mCnIHgInqp5ONVAESReERJHhq2ACk4tQxFInXdeAF9vwoVu/gpTsl6dhv39/dVJub+fei"
+    "s1r4H0ogbSqjMAeF6cWMCeq5LuCVIpTdaUXuJ5m3L7RKbPN7aZc1pI5yc0vP193b/zyUl4SRxteF5D+gWIW0QooV7VAzm"
+    "nRfWC0PvV6Wp//8ojNJqOs14+pweTunN1mYxw0QlfqMXpDb2IzpieEZw1fK88Bz8qkEJBD2JDKtEixnkZYp34IqbFDczv"
+    "0mquTvt3d3v/IK42BmedBLrKuCJpbPSoJykPKqxK99XTAT2DJxPV/I7wyr7kT4JHvFxqSfOWJBuBzprUPXpGdFtBLg+qT"
+    "fiOpMnbynunBs9oyCWkCndt5iGVd4lkhqvwNO+unlRMUB57KD446A6e0lDDd71pnKZlSDThncJoaZkmuokn5fCbysvUO8"
+    "LqvEaKVVgOV91u67Q/NFO32IGma2kkKDbKu1FXsrBXZxGThqvHpaL/d1bg+7uQ1BFDx/T2hGZ3/KjH/mZqMFHj85LI74r"
+    "W22TiZwy1t9iQC29U1juLz5PsDc2vR5hwj1qcnxKyZ/TRKcGOFzR9MPKIEl2pgcq7uOxcQSCVdj1/c1YSFGLAQAtW4bcE"
+    "rYooMoQwb5sa0wyTEgohlZUVse2SCgCK32r7nZeeTAWt2tNQugB8Sk/ohmkuoa07pke9JLvYGlfWi4opydaRaUsd0ix9V"
+    "ndarWLqtLw6VX+QePJU6eEeKP2dbta7jKOSVKx38Q0WiC4+9Ot2u4OBXwtkvGqW+bV3IILPNE5SWUppfn6g33ny1PdddJ"
+    "kPVyehPBquOuHc111jT/aXHs2iBsIxfZbu2uwm0vaHL6UednR1FZV3ekem+3yDl0Vd2wtD8Ln9/Zf1yDFP5rmvDg62CnK"
+    "/5opnliui12U47j5X3ecTR4rI2fTSg+mnNJgfMSrkmn8k4avV5RnJk3kvzy+Ze+150Yn0/e4uOtU9p8tuOU4mJ4ekReEi"
+    "jIin1zPOrxOZ4Cwtj3rwy6Hnzvw7q6NQKa8Oml95rR90P6MVsnXb17fdzwKsGWJlSRa/y0nyLlTWSf1hbLDd0XMuMoGJs"
+    "uPNCUdBgIis5A16MzRQJX4Zq0umAQok3iBPQg8a3N+ZiO47LQT0lSZIhgRFRJSJJJlSS0CSx5Gi/3ciCA6L8BQS1mL0Ur"
+    "7Ae7TegqTp9q+rg/7gsE3LtLB0ZqFuiBAsOjdgFXOW4yNas/g1Y8ImA5TKAobGkhisURToU8V4MSFcI70SrJ0Kxu9jT79"
+    "Ij9TBMVQ2D9X8iU+6uRq3YW9tU+HUn0yIN/4We2bsygOQugIw/8kgPvSHf8QgL6Hg86gBqQCzAR6tiFt/HRNbbgetdmdu"
+    "+rLo/ZYTU2sTnfH1pcK1+qfn4Pr7iviKnTA2c2Q0yGali4aSu+bdl+/FY13xzY/aLYrYH8FrYoRZvoMS8VU5JXrdHnn4n"
+    "Nrr+4FX7e8TTr3rsQeo53eqx83hQ2uDpvjP+HY06MM1hygaukdLlxpQe3uV08OrRg9ZKeclVxkxCq9q9Mu2+CMNogxTKz"
+    "1Ow5nXTrR/Stuox630hGSWf2beVOm3xylJVtMNcVeqL+4pbbWuojNxJSBNPicm3UZanGTKvhJt1WY/yDQ6i9N28KHeFzR"
+    "Gec096g1FBQPro3VFUsWm1wLM2Zol3nNbW3vyJI54H6Al5pDeB9LRXp/9RiyuF5Vlck4gV2vpLelm26KEcs1dOixF8QwF"
+    "MItZPNH4eE6zGZhCYpOXOlBGtMt3vvodQsmaHRwDbf6xjG5E0/8I6J3SGqFHAeMG2+foUhHmBBel1TCjEO8TtoenBO40a"
+    "SvMEgGcbY3BfINmSOIcJ6qYhOO9ASHJhJcCzWwslFpMctPwdAr6R4NIrfWjRa3NkisJG+W26a5NXAGXq5SpQFvBzjQyyC"
+    "PSPI9J96iEyDs9yUZfxh4RglQdAmnbbYXpo/4FaYf4IsZ+2h99aHmP1l/qe5IxSPulxclEIiHh2AO9Ovr8C8IZODyL7ZR"
+    "uzttEBOvnB1QEMyzhj96qVu1rLPI5rSlnfVw31scFm0SiKTEvkhyvqROX+YxYawnhEbcwXEHJu+BHBVutivD02it6EuEy"
+    "8/XiGbllwfiC7thmSaPgluYFgCUEklqIvMI3s/JbRSC68LLxGb0kHSAqqaheT5IF+BAesIrNSm0s5pobF7yv7Bfs3BQuY"
+    "Sc0nzU2vIOjYx8eLdVL+XZCq/fubjzxa7pu7GAkB2XB0qu0pYuWRMW39Osbix5gQoW5gSLNZy6LRgMyyFRUvSEpLyihFh"
+    "e3GDzGGVXvIfy9l8a1oEKcVkZyUbHu/DPVoI7W0v9XMaZPj/6CBKgI83l3R5fQZ2LF8+sruocZKXZm/rdqW8WvbpcxAYy"
+    "5fBzydk+SnbdHUkBoSBNf19Ht1PVgvDClhBa3Fnsg9Dz5tdO/Gfe7z6PufNJ59KRHo6y80h+12wS2Iizv7tr9m3YnI1L/"
+    "ltvzBsdg3AkJQnd3JU3HMo1oyrYbomVkZwikIR/lnQ+ffOikQcG/6MbZKkln7xNS4Ngwfuvld3ck2gEficItk+lFsL4g6"
+    "hy0edraimmkqbdR/OWAerIXjW6p0x0PxlagNvU/aHfkGus0iDrtzo5xLKMkq6jBtB5H7/H411+fTHgANGNtD/uyF1l+nf"
+    "ltM+1XWRiDStmXvODXWeeuAQJfYKB+iEMjRLAaAaZijJHtibopw7UgZUBN7gFxYOOkL9vLnmCmkt15JuxELmEExSvGKMp"
+    "YCnccWh1msZ/2GZh/op6zR3K9Q3I0Wx9E1UlopQ589/b1K22lTea3HouywCc8ZhKbM6JHXF3Rwju3dz7vHEz9bYIQ63GO"
+    "QIbu9ZTorOlOSoSqEMXdbWSKRlI/oUUrbFno+9KbaspAtKl+1net5IWxkn8DBgGLu32HDbDG4h5dxHqAa5A502ND5qZW2"
+    "doer+FaOX2edJTYPFLEBxG7QDLdtlrQyv0U+u4ZDFgV/lyCMjDglxEoYOGzsejDJ5980FtLHzxjngV0iEdBFVZjJnQpS2"
+    "OThpJwkxlao0e4WtLCw3KtZEmK0VAvNE4+NY1pTbT1wqES/GKHi+vN4iVJIPEIajVddQYkjfAypor0Q/XQk7NbkhEDg1I"
+    "XyQy7YIoWWDAmXYf+sc6D34mCu0dJrfCSwYUkHpwit4RejC/LEEvCW2c56o5pUPwZ6qVAha3UG+JwRIUDljTw34REFQsI"
+    "hq/GeeiQRFB73E2ex8xKHfnIKwUK+/u5XBBLsEWeLguvMnOJUHySnvOQuiUfUKZpLJAMIkvc466LFJZv6bZOz4h5ABx34"
+    "eDkhApq+0iuIthHcqtH01qnwY6jSbjXp+8RbMfZhG47teEtl60FZ2eMGY9ZZBkYxTb9q/WEkoTkasRg070nXKReCsSzjR"
+    "/UxXqe3lTGKGc/8WUFwYY",
+    "oFBWbtrMR84tMI6DmBlJLsC4WrFMlMhCcx8FefxPEG/UyM+3HLLFk4ekbAJjEEqMC0l1J0CX6mfX028Q8iMfl4xL7JPRh"
+    "gBC/DnI8Ku8TRCLOTKRE3sk1BdjegM1FMGOUKkIGcKIJEHjoyww7tzQhMMcaZYZmLr/uIRpjlFK/s9m3UE+8eXg650UG9"
+    "QxPial1B8M0TLXMVFtUmza41lyIK1pNMhJtiO+M0lqMClK/CHkiCzXHyGFFlm5p7nB359kaHyytAWK0mHMRXyQsP5MKRG"
+    "6SHtidSEzKUvWkKUoFsmetayWyQSd3ogac+dhXlnXfCbMRdrnlzoeu1jOEoFNbtlAlJvW20NKaOqj3nHOWi4eRS1AdzHX"
+    "HJTRUS4ptIaHRzjFFW2NiuhPtHIujwd/bwzGkMIfMbpncWAxYQ9IeSKCGBFnQIgmL3mrpp0IrCtk9mIbFqGRKVbjrbhsH"
+    "nEn3S6Y+c2J2DAlS1ISCCwzmLtn/tzfXbg0NiQzCiJHI5owum02tnpGejR0mEVl4FZg1WGAjH8A0svS2HBD5PEM5DQaQl"
+    "8piShAOZq1SkPK3t9aJhUfKfsMfRnafLWly0wcmP9NOpGbiE/fLGpsesfjnGUiwe4gA4geI8g7peLGDdHgrtdghQVHpBG"
+    "qbQQZRx+x2N43JPEmxLaAF/hWeOjoB3wseTkMryTWAvDKuIdI6u9L5xJLe8yTX+wK5l8KkuzIEi0AJnFkoL5K9b18UMqp"
+    "PoKeqhOPbH5FPaCuJTxofWjAtkmh2QTeIgaIOODv0VowCqJTsQKzNxnUtCi3gUqAtGzSFwUpPoi1se6uMwHFObbZJyF9p"
+    "dtbizey2oLOtjD8GubHDb5WNFbb4hlt7ajBAOjB9xYjLYMl5fgU2a7OpbLesHKHzlVFY+7564avXIXErUv4u6IEst/UGj"
+    "4g1/E4M/UU3/F3V2HuuXjOtfm342Oh10DQbvVZrHuCjzDQIKk0Y/buL0f7mTJqjBy/UtMci7kKtCOYG57dRJ/Hn3kexjw"
+    "QvZ4pXrt/LGd2yqxJoewMXSAY/d+5ZSeg232Zea3a4XIEZS4d6U/jeAht7Vizf35+LKAg0Eloz7Ym47QjBb3esUYO5rD1"
+    "hVY7vURqBoinmv+/tQ0P2sYrNIiSi9IOxttwjenmt3Bg0KLbQgBb0Xmqme38/FfmSPlSRCPgECuijJzCK1wukqGUNLTLJ"
+    "AtF3G6yflEl9x5uiRVwSWdZNj6bwcYIOu5BG54oNa1QZOoBvlpvmE/otLaSZLzIO2m7LKiOULAxKqpuQ7Uk1eyWgCRpaX"
+    "c2CTaGmY46RAofd+pMh4zNNt7rBFqIrPxS1/OCA/4rAT+rGwcSPxleTWoLGXZdYzA390jLJaz6iUUjVRVS5PwHqReMD+v"
+    "X/JJ/BkDSbcehCxFqdsZ43HhzwA8uH4szaDh6VxjzwvhTTwItS6/5vXQfI91nT/U1GcHIwGk+C7+F5BbzNob5DuPW11+N"
+    "bWpnjiaH0vV7P1rv28gaJ5/IoPI0M6tH/FCloWkMxnLtJql6WBE04JOVqgTQWirULUhoR0no6MJa5WFvmbspxDlZ5joSD"
+    "tKpKar0A27XaiVWMxFgRZ/QCnAiVM+BBQKsXewJwGzCv6n7xHlKc+WaU+MJ6U+sRDCDR2ayvTk1QXlitusayUoRwfoeEL"
+    "1KnSGuEWjaYjCtSc3vXUalL+roEgw8hp6VzQl/Gg+is9PjlLr/gB3xDdacRPAFKjeBUMMtXZxUVGCkZ7cWEL6WokHQLvd"
+    "vImLJtGjeGRMpFedoflt1uTRYNLpcT3kRcLUkmoA50sKFI/YjQKdzQD91gALjDL91yH3HPF1TAfUQBX+AF6uEdXqBfJe9"
+    "BZou4r0Y73mjjQth3llbvJnTXdAPabKrxSt2c7yMaN8lW8dA0ZJeYLgD48CtMPyeY3QwFXtodNVKJ+ETw0RD8QzpSBLQ5"
+    "SfB31B0EgwaRj9jkzY34EfU2V3knlFcdVvS6YfXX8p7TSnZvXBlNAqmwXmaGx55kWD7wlJDxheGgHrQ1Kotlg1Xdu7v1g"
+    "9YeHEcwJ4WLGRz9Sqxn0N8MxZTNLYA7ldYckllzSFmbQzJrDhGUJpLMvxrGGIeoOzksK44iPvRzQbWcYFwKo+WXgVVlT/"
+    "qDAiyLjJeFttdhV7hy3Ixl8sDnaUXzx7vSB9ixud1uJr9WbYzDg776Jg6fPqtJ6LstD2J0ZARnIPp+zN9/IoUErSy067b"
+    "y1bhU+SR8xKeVjMa9w+NOb/D0caZ6g8PH2SQY954fdvmaSg6oRFOlD5LL8dEavfwaQdHeob9pPVrnW/fYpjrsBwdHRzD9"
+    "1ZsRpRh2CF/i3lleb8u8Q69k2xVKpS4Vrw279+rJ/pmmCo8PO/oeO4dfECK+qDxaVH87etzrD551e/3D4+1ue3rEvafHQ"
+    "e/ZU7+TobOmsP/8KED2SpR9B6sKyw3+48Pj/pN3cWMgn29BHl7m7EhlXJ4TcLCqiK39kebOfxzF8A0DfeMd0idepZfsAK"
+    "4TZ/lNXIY7vJ++iTcKhsWx1ThhFZRlNiISHTjEMxkmhKTLfOn5w9q5PpFudCtNV9KQxNcbur3xH5ckzgkFeVwO9cxQR8b"
+    "FRAhd4qvvxXcpUakqaBDYLS06g9OQxrS1nOfUFNOn2l7EDgXS/MkAgt78pD+SWoGubPba5owDuXyX1gwpffPTsF9rgp68"
+    "MJ5P6t7fhGln2k14/dAImk5P7PYjRT/CWYt0Ruo5ZqKWZ266Cwg5UdwdQBpvGs40NPxEL1rh4wV9PqXP2y3muCeHpcSz4"
+    "V5EZHBZEW2G1dJj+15+ETfdsLAd9DNwIDxQpgZ3kIi3GRkhjRc1J05QqO56pAHbPYBrLY3g0G807goD31vtQkEGshJQRU"
+    "LKKpvt7+/pK7bwZMDI8zQ/i9IX6XIRhcmod3AUDBouRl/BgS7zdRn3H43X3et60ekhCTgEXnhZMYhV/cGE7cPufEm6g60"
+    "GO/TeU7fVAUZ76OPDW108hn/36cHT/f0VRF4B9/vY0wwl6j6j9dd5ym0+OdhuYKCp7dIaiGHkrGg+92KiS/v7S5iJV0sY"
+    "iWuLfbZtRTMryPFUyp5Esc/7xioXetG76VRPNCF4LCWYSyP/yQoSAfbmJAQvOqGrjsy4LxsYuruvYliBLH2P/RMEQo2S2"
+    "PVkIoYXfHi0fgm7EBwI7j0lAlcP6m3WNMH/EI9j4+c3YQrGxM0qFDkJcArLgMOr0lvPH9ZE3kE1sKYKrGmoV/k4U69Aa+"
+    "mBDycnCQqG4wNkr/3BiJ+yiInYSAlUbaOm8Nu28hKigu1OO0iIrsC34WBw0Iay2HmlhwigJD48BKRVYuiHvGvCHWg7H2u"
+    "f51lML5PA05bqILJOI85rSdbC6FqzpBAfi7ItQ+EJItUoTsu4ZYfZ8SJsZbdVi3S2hHTlmPRWpz6NSFx52urGlD4pTWOK"
+    "MQQ7PIyEldy73YGVSwfmIno9c5up0csAIZ3v71dCfI3q6A4sqVDFjIcu5T2Wl52aIuS3dw7tSxe99KuYA4PglQjbRAUsY"
+    "jktkzKZzZB/l63obdX+9ebzQavdaTjn8WX5O5Fl3ZivJ1lLfZUVBCsdzWXb5wdtU5Veyh2tyfo9MAobwh5WcG1TjmMYXD"
+    "9qKVYItYBauGwOkeVGF92wY5qZB7D8x3r107rRyw1Oe7H6AztiSj/0lVcKw+oO+tqBjKi3ythz7wMcvFC0US0OCGCPL/7"
+    "6Jmh9IGoBvZHD2Xa79DkS",
+    "v17x3MewslKXI1tEVBwNI9IWSEbLbEBWVEMB5AoUczTz2mfwaUuqNA4i3UX59YPvPLlioWadA9wRMFycy7Rf33pZcFTIW"
+    "84Thq01f7PVoASTaL33eJSZ6A7VfYpd+uHPXiybWhzlpzVm6uJe3uP0BkS7qPN3d+hyDluHsRloryxTzlSlf3DcDlDfZ7"
+    "7Du1KSfsb24eRghwdktkVJtyjnsCLUqYrk0kMM5ff5dVx8EWFjBDwQWE7ANIYP99VGqCJYU2K1VE9iF9m5JdHKTrPtevh"
+    "YMoHj4VgaK4vWhvrbG4nVyO0FfCFkRwid8Eek989mRCaD2BElQDU98wTapnTVFZ5ASEdtHZQuhL0kgqIJIkkiSFDTQzal"
+    "LySDVYh+yCdY66GF8C/PLVFtduRq+7QOwPVIXVd0QTQxfyIqGysq0eZD8AHJoDA2eNU1YGzsD1SVjZst9gT+4tH6lijw0"
+    "76/4fsv4YDXnPQvyqY7Q4ujadnh9UvQZuo8y7H9SQAJIxNrZF3ppyWqwAeC/khVe9VjL9HXRJr8jle/Ag/Ptqj7k7ojr8"
+    "om9unZJQ5unXrqGV5zDth8AwPBSPbKHGcX2Flqqd6GyGK5+8OIw39yvQKjOr6Kw4956rW9eWOpp7bmYXGKlfoHlx7l2gl"
+    "A0yW1B90QNlzmGJx80GfxkS/DPf1U/QRugCu3sd/K7UVoqLqW6cyt5qujukS2sEDgYQJgCw5xs6pI/xnf3t1VxLuqSF9G"
+    "KXyOfeYbT/6HZ8W6sTkeTKMvSt7+l08F/ANjA/OdHC7KIjpQKyW7QCPHTNvP4NWBKiRwc9UMVUlMd+v223d3peM37Tv8i"
+    "wfCLWzRIF8RKwEzr4UH3ax2JsCpp0yMv5R0ao1dizesC4NcVOHewPKN0hpZIfBq0n4eV59jiSbZ+Rcp0n2yiG9kgnHZm3"
+    "LpL91cIjVMwb+7sDAsJxvH6favOE7HPb7otBuJgOr0PTppFBIufjQlVFvp9JwzOAthqDBx6rJ3t0vIHO3LfFXG7Y2pCp/"
+    "rwIVKpVc9EByLAFgytKDi3IDGazoftXUrbfayHLGgoF9SEjegWIjIiZ7DDYqovP2yeEaD2eoniqA6vWh2xu2FchVaMMGh"
+    "4CZ9ipBwD1EoED2lbAM3LQMHXmjUpbN0VQQZsWitorzLwoN+rV5cVVv2E6Bjwy9El7Fp3VvziT5ONdyzZw9KhtVeqNugR"
+    "ZSxcKwlSqU1EIuVr9n8VYaZtTm8q32qfoy98bj9te4koQ4YDnxaTzWE10hRBFEE0vobESHdSmJjDHVUC2RiXabWfCyxfv"
+    "Mty9Zt3ifSb0LGVmvOtGNqvYP9b6sa2wS36r3FDdUr5beu98TbWudW8sRrX2j1qY2Nj3jGL2pGnGtbppC+dUXskT9Gip/"
+    "ZNTIzSR2DXSTQY8rngRGGXIeuL7fI79hRIc84zEM2j9r7+9adSfTkhpIJrNQTa2KhBUnEK7X2U2j4a6oijEbfeAlyPyy9"
+    "1LhTBrYtWYZnO1w46n0chksm2kP7oTR1WnCxieoUUmzFCTvxWC0xIKI6a50X8bVq0SqJiaoUUXbRg2uw+UJSBwF++Nkka"
+    "+JsWjoZFUcBwjpV54RTnLYJRFxHDF7ml3wkeJUT1RVfzJceTtggiefBRnFoNPJBUZGuLoLRS692cZFtc2rHgaHMhwEQOD"
+    "/6wOLRc8lTJ63Td25b10hatbO3knEFOZlWSxBiTl9okxWaUUd6yAQzRDCV6ASU+oGB34e3jE6cIaaMLpdpXMJmjWoj0nv"
+    "wPYYc9Ekp9jttTBZnZaJbUNlNoBOP1Zm/jHpbfuh4+X39dfRBmXAcToMVtZpqrAHlThU2tyosZqhNY/ODklsH7u3vF6ey"
+    "D2WhzMacopsbYVY3XohcO2o7s0rDYb/vTWtBnKBl3OVoBjX88qLR7r887Smlw4C11zu1DCjgCZLjoB5n0EAWNxMU0ubTC"
+    "yXxl3kBWeHMp6aravtLVOR8YZqvUk660zqLaSVds0T/wVeuOR2W57qV11mKSKdv4g3SZupZhxQT0IqUbJAtJxuksZKYJJ"
+    "JoPKvVY2e3Yof7+RqTEWQKfSmDin+DCsRJ40BQ3t31VVN4nEsOXPZ9hvgREBY6uTBbxnSjs5fSbLm5MzfD3FjVQs/1P8o"
+    "fIqBarhfitXd+d3fOOI41uiFhAcmIuKXPS/bx1RJH+EbfciwMCVh5ypckYTVkqDaiRwHMprkJ2jirafwqp8tu1yoelS0l"
+    "FAqeKDpICqQZl5IGFpIc51dnSaXo5cuYRN6fiXCTtEBizQYBVTpJelt9eEET3eIE1bxOJWkZocG7bEMTmsCrFXFeOIAdL"
+    "ZNMFrTLOCqmNCDmycIfwLmksDlIKeWW251cxMYtBZ3b5s6Sjp+rVDb44EkyDStWaM7D0++8c5ohMN8q/2m5NC93UGqzUW"
+    "hDCM9neK6uPPaQmoc/iHeDjjqnpna1s92IocgvTDurcG3EqqD9rb5qK5ap2v9g/nWGeED25d2oRej6Hqz8eiSr8fmk0dX"
+    "cFdKanhRrYJqR19Sa3gz26gK6Rc90B28wU8gjL6mMOVpu4VjYqdr6xhhbLNbv1Vivtnq8Fa6/GL+YYIv4RVUVydmqgrLj"
+    "nFbfVjoOZ6/ZQxh6TEFUji1kJ3d3Xg1m+MzBxx71lC2GkpZvqV7Vdr+mf7Jf57LG7cjRsfn9nAR/pqkX3I7uJDVz3jPZs"
+    "8M9Z6wvJgppSaqU0NHWGH14JykDEexFnASJImnB/RBT9Y3mkhxzajtqhWyYUGAlobXxGmsl31ZAGytIRQ1TT75Dij3tj7"
+    "6EL0zsg5iaRG6agPbawYdXumv1rOku9j6oHbTFpvTYDkUViogk9kJ85V0EM7iUqYn7uVrTxLP0ZcJBdZAoZ//nuy10n/o"
+    "7Cue0NFSqyaqhzKYpybdsqTcBjV2PNtekC5OGRDLUV9DYvwezzuLC0zsrPJQ2r2I7UINJHEnGFSBa84XHWRjMQvx2S46/"
+    "8OC9a+K5iLDMkmlVcjBQj7NWS1xQGf7AbiGSkO6WrpEYi8T5JDzd401AbOtmszppVCKYQAWyRyzPON1V/SgP6utb6of+h"
+    "A0xrH3AEVeB6Nt7hlPr2IPwB7YZ2QB/yfSWWMNqWIilMQkK8eDcSoj0xxZs3mfeOJ6IU0PWjEK1VpIyZBkjQxzQPShKzD"
+    "GrcwYALMv5vJ9qhvazByuJRjft0iI0hyer5LXjy85FXyvji1h76wVjS0HbtdujDg+0N45XY3siUTBjnbH2z76mHDfDCbw"
+    "CqQVOx+uGINqoRFSv/aUn4k+Ib0rS44991HxJHOcnShQFetdkZd/5wS2fWXoPvuj0lmR3tTp4236h0lIwfWOjPs9CdFiH"
+    "Jqk3JCUScxaBj8oCHWsmCKN+wmatiZKlSc042weCY9mGGp/o/B+9ly9+ef/2xddfvf/21buvvvnqR3r2twGhQX8UB6+iV"
+    "+qXrYZsNK4Y9OuN/2yHL5eCEZSFC8gvUiauKVwojmXjPyreIEnUhRexpRPB/rS2k9nE2VDirV7WvE3Isn4fGyjxOCFOah"
+    "Rpvfdv3VhQUYlPhU2i4P1CWroODGb33jq69X/cmFgSkFCzjt1dhXCgGkcTdOinOhicJAXnDk5qv9B6BxejG760FMO3Fk/"
+    "sXEx9mHU575NamwBA/l5pogZtmoGFdmSb+sOF9Ek2RuDrbwvY0bxuapXBmjJD0CEjTzDfwFW4jq2LlH2VfdL9xrMvMt5b"
+    "2a6iW9VbnQRgHir85x1/V",
+    "Jkg6yAEOh4ZJc7G9DubP6mEUUTaEd3PPSBFqql62gzsSE1gR92kDqu/996FV4zP6vmGg7ObmCYywEoM3IsNPOwrf+trhX"
+    "Wvq5+Mp2o+4XAjboOQMYF3cWog5Gfj6USHH6U9noHRB08/bDHKSX6NTAKxuAeiZ0cbtpSQtnqJg4dn/odg15uoqNgYgFQ"
+    "LkW4hmW2/7G+5/WpBIq7UGqsqiI0OCR9t43NdhfJwXEdROKrmhtADBGLvF6+Ouids2aOVoUPT2T/c+0VccMxas1uDHKbu"
+    "qy+tLwxJBV+AlGBjnXMF1K/VxObrezFljfaJ/zf6w2URh1+q2hAbwcFyNM5VaVOyfk6SE+w0NdnpIBGMM5btQPv87u7zz"
+    "FHnyx3q/C/wHNCRCRHfsWSShDSMC/aeAJbiFWsKZCGFQ85Gv7CPILF13sRjZtEeaYJc9Tj79J6l72JlTKji50hht2fChR"
+    "6tk01rDESZfAiSINdRQHd33KZ0rj3K5RMsAUWNQKEPeBUpjEnuxmbmo3Vs7QHUm56c61jX0NjzY1nHqLKpRweq1ukc2VM"
+    "WAmflpLpQcEKu09vWTva8s28m59fVweB5v9V+AK1JN8yUbDaWdQukvFlCj/gE11ehdUI3OmZKR3qqsyKJ50He8azr+9HI"
+    "ftps2INNmOhcW4+4rCgS8kCVGF2UBjrNC/dGP4NE7atXvJLEMzMpJTElMqHoiDUhiSN9L7eB81xHtKlvKzcZoMaXV1hSQ"
+    "TxexONqMkak+W8PfM2QUkmxUlWoddZ4Ij6C6g03wJk/7u7WehtXMo8IZYiaHdG48pte3NibOe0HzQ58K9uxvvpZEIdWa/"
+    "PtH0vvDRqgB8F1Xf2fTnVPNg8I4FV8GVR6BjMbWm/DqAcmJfW9KHy2kQZ9N7LxH45fo17ZY2hP0SRkmNJqjsaHE1WEUBH"
+    "Eq1ql4bhwIqggThW7Q6d+8of1bBG5TGmOSJxAW3Z6JaeDlV90rKA6rznsCxKshD3f3f2zlBrY7BOB4IWvXjicvVRXNaN+"
+    "pX5HMy903uVyMv590glfEVZG4wFMEeZJf0L3obkb8B3nTEW0TrPeQaPega73wsRBOGHM5xy6vB149zM2sCvsNVrP3BL7b"
+    "ivSMbBLeBNWLvGqYyuDlboK6/zYh0JAXhC2j37ybsYvJn7AXTkP6Q1ZlXC+/LKS+EzRIP3hOc3DlR3fwoZKTb2FMh0ZoC"
+    "OrHuMYzcWqGY/NPdJh99RaZY1JbXEqkLBSUydE2jBnTl6oV5iTdPxq0g1f2E3OeegsiP19Wg4I3EGw9xx9a+oN6uO345+"
+    "8eSMUDSiKskaMmY+MT4ySiPlKTczXlIQs/BvjCb8JHBjhOeA7cbjiT38q0MM3IRZYucozIRu4a8be1kp3I0prOwCiwWwk"
+    "GCGTNL1Comk6DjjIghfF/+TyC0H+0HrfDY2EmExMMBEs3CNuLmDhwbCfRD8+VDq1fKh/RdkxPt18I5nCpp1IL5B0Mp5za"
+    "JZZHTpcSJFes7Gp5K+ZGoPzxlr/UkntRFyvtWrSjet1WGHbwNSqvUw17cRGQiHtSv8xfI6qMZhLZHGgDibCtqrw9JJj/S"
+    "DX1eTxm48E+X8PG4WqONo7rTxRW9cSYHNhssX7G1ZibXFlim2c214k4hvSH1XsES6iiTReLxsxqRC9LolaQ+3LxwVASzg"
+    "oSb4tgmyl20c6gW4hRxjQhOtRG0uNzg53d3eJnDhTv4vTExCjgBgk7Qx3UsiWvIRDmVn7g6H7C/PQWrs9h70MDOB95Pp5"
+    "/15qAMUMj2rjwpRHarygpzi64cKbOm3y/kFpkswJ3lE10q+nOr4xxWtjCfg2OQ3EGqbnd04MNCNclPXGRavwdGUxf7q/v"
+    "zJxs8T45pPx04l/Ly1R6Tf5+rRpdLq7y+3e3FS8LOE/l5a6n5sPO1rcyu7gGuMXse9TzxtChrR0X77gclp9/u5ekOhHTb"
+    "b+/mgto+tPNn9v6lG7+rY2pPlaD9XGhxr0kSQIqw54+uJ+DgCE19ulOe/+RM1suwn4p33rWuz2uD5gr2zNctnxtlvbfD4"
+    "bGvrgbyK9ZUczF2n3h7pBOUwJ6NOaJfN5XASAgXll83ds/F9LUaWLAquyXtLC4+PTCnPWz+gDEosOfOTpPoA+mHqH9dfa"
+    "BGVCQaXPBaPXgILY5dPu7nXTpr02M6ECaS0KFwySlHrDB0rF13yMV5S1rMOygOe6yLPz1nV02+L98NGuKVxakLOpj/n4Q"
+    "yBf8hFLvEtNQDm7hXsBp1HG1viOZjYfxZmfeBU7uSlYp/O7194rg8a78Gih63Fmhgc6yg2KiWC+MUci6c1yu8MuZwxRU/"
+    "AwAdmm+UCEwge7YZEbJvuvEo5bNV+neyHtTaebJDy9IJLIGQX0jj1xShKVhVRrb3FSARIZHZuv5Zk5lSbSD+2evV+z5Ka"
+    "zcKMDRYgkG/AGlryQ5vtD+zErxtmSk7DvOgskDimQt8WVBDH62TYpUMXp7pcfrYuNef3PA1zdGzYpkRiMnLgw2Pmp8p4b"
+    "iuN8Aow88+o2fP+jHif+JuedCsYnEIr6i/oz7NtR43u+aYnRTQgE+zq7zr5icTOGtffJLCg2bLaDi5w1Afr3rHoQGOvHv"
+    "1D/7cQZMx4sbbgzLVOFwgXQLb20MSfKuca1wNjOOAbFMZwBoHa2HHpvME8z9Jw130a2UqC65cOKlgHyPZpzz5Bl+Yz9hW"
+    "c0n236abU7fKtQbUGQRB16REuq3XHLqMIflSbC8AW/Z6myfTP5Tjlva+ZEX0jq1o36UrL4xDqOqc3p3UnT+a4+PMCkff2"
+    "aU3SyH3v8pKot4+0uYmQk9km3W0suv2xLLjVReCuGn5JED0sA8vD0J0/7EJK+6TdT3abm/F/eohy3v5eEkm9kJ+VFvYci"
+    "4rRkOVs7sjpSIOCAgG7UzKArm6RVG+6juJq1FdKxFyOTfzsoRq8h4X2ZcSxYywSAYeP0kgOnYBmLRi+9yEnarU1CB622S"
+    "tgC/BLxCfYxMhITbhaj70pqGi+CoNWC/dsqHP+5LaNvs/C+gAhQaoF5/LYaZ5OJ3/3JSNamRKWVDeBDgKMR62tve5Ltv8"
+    "20RcUV7v+ztemYAj2IzHNluCCEMkEts4H1zniEOVOlH06oLzhiCkFmo/Y/iGQ453fqnXVzOiTbynvtoIT9Mhs53+BFygd"
+    "SIjS7xY50TIserUvgNxwfcZIZOz22N+Iw8LKO0yu1/9tDLWIWSVD2Kj74C5KwXnYkHu/N66Q0cyMKkwhKVUkWNhkEjYpN"
+    "qxpSNYGJ9CXCg7HJ7arzaG2J4tqYIbMC2T3BWQd6X5fZZGH4YGSPeEiQtNgICKJZmm8inzQ0pXkwNetLTLnvzOGZpfEIE"
+    "yAVzLuQIZZtGqTui1PyQb8vsS1fZlAdU2oUFCIVNRX+jiR22cA8zEfPGIH/TYoLNjQ56lFx1KNqEyr/Ehu8MWuM13d9V+"
+    "OOLprUOPnDPYUTI1cr7CdO7VbqIjy9rkhSEl14xUo2FKhGXeOaLJUThG+TerDlbWH9k+k18RE2+d0qWPJNvoCuyb/GcxV"
+    "t5YVm/zScJdFWH7a8SXQedfi7Do0oMx5X912xqtoVSzuFsyI41UdWiQs4W5rkhDC+1GilbaH6BT3BU2eC2dO7iqra45zq"
+    "/rscT0X/m0wmpEHm3i84tocUZOSwmYaCZOBxpvUfK08gybkZ/Q59TKNJ6+MRllPrngoKufG3aTd854kf8Om9HHt+ctzvj"
+    "8YpmEQx4UO8kE1WlZ7mGH",
+    "0+DAodHkyI3LkdHsDmThWFpwxsxYOJOmhUPNAVa66jEAhPWGD81I1LNs0hMXbxVf/FGNuzzmAyygJSJAlRIFe5WADf1ES"
+    "1WTiBX+osEa9UaZGQwRG249wcsdOKw688c1i9rxDb8PsqLm7fslcGiVLtHp9tiSxD7CPArKLchG8I99cb4KZxywlr/xzB"
+    "Z2j7hDJvpNhX+kKcy2LjH7eXKepBFl21/eanCUje38eLIp6H7U91Dyd/r53l2JhQxAhT8WiR7ZlzpIa2uSVJGzFhBYEpa"
+    "qs1mgpsUxvV/tl1YvXvZfrbtgvktOzDb0ovY7G65L+r2mV0q7oDBbxIQjD9NavY8SkdRvUW5hs4y93d8W8YCeXW74s6U7"
+    "CZjfNc2bUtMbMrcXi8t8hXdpHjAEvxhuTmVyplb8aaENL9OqqtX6If4kSPP+Ooh2yAb7SvHzzNcL2/T7Q1H+NywgUkOHh"
+    "vIK6kXr39AMejTJHcpubh7wQDGMwNqpij+EZfZSSZTWGulybEZAlnIqwBQv+vEQ4FcZVVGeLgMGZvYLiAJ31dWBK7bn1Q"
+    "Eu/7H/kcuyeasHI5BSEijnYpTm0GvDrIduV4d3i02O6y/E6rhq0noPyL+5OwsJNAFGyFk7fKn0lV8NqjNueLZ+956gUJv"
+    "m/8Ld+777z22+toKVM3pcFzwiiCJjVNr9DjL9K8jO1zu7mOBjUc9/f1hXG8+q/+fYXPPsmNINGpiXBssLM3aktWVw/4BD"
+    "yw7e8rUCOTNshmIvbwEhoFWazUto3X5Gz7nc+85OtG+tA/7iW5WInoOUTS4r3LnnYLJaZVeRGQK7u7IxpFl/aZaM+V40O"
+    "qYw1Nb6scYvB/oFVBW3tHolw5jwv2HuAAIOotBKOql7A7nJzB3h59nQW/uJbar3XI9R86dNShyDQ2hJN/m1X5v5L4uhGo"
+    "DSL+lWda9Q1BpSKtcNZlewPVQA3Hy2CLFWAuiSgRTXXbweEjiMADjlF5GdMbRDJ7XAoyouQF84DqS0QWKQLr/1Tsp8CAs"
+    "KD5OuMzJKVUvCJJ0gM28H6WoevqD05MVHvX6thz0QzQWQmD0acht2W+ZBBmmpbx/f3p2B/F7MbE2xUk29RuaTmjL8k7ez"
+    "teWW/UNV5ZxmxVIMpwQdLKQx5yboqT8CAePDd7LUvZC+dkneqPesc5PqlGVRCfZsTmY/VNvSFjZHLJwZV1lh4H6fJhTvF"
+    "D1ayClildv6mN3QramZDvewMYadoe+4F5uFe77RHdIj2vurs7eNq36QHhdOPFiMbUW6aOzv9k/Otq9qzf79LP2Xw+kWMe"
+    "OiZZAUJmnKo3qHgzmE+enKssPJWucJ6pL3T+LO/5weC4k23l02p87+azOTXyfP7rqn88mOJDfQ7y6s/5o8+6/MNFx8d8c"
+    "/z819U8ntPz+Xz+vMs/Z+gDdfPrr7/+spGD4t82Pdh9t0YjqQNxhrUDMqu7Sy9zDtvIjA+QdjZm5yMkgYYhVoP1aX9kgt"
+    "W7T3G6M4d7YIjwLuSE5nobk1swh5ZUo+M+khl50QnObTGg7tjAdzTmdx52W4LVRzvgZOFxPBioHDr657TQ/png70v++w3"
+    "/fcd/3/Dfr+ivo2TBPsTpSbQvkIaOMWuwR+ZJ3ymFYYhk+64+q7bSmR2G1ckxe57aPX+kDlJVZ+AP/arT4co6d5zOFPRk"
+    "q6r/GCdsWWsX9mCpvE/iNLftZXRPeNvp+Cp7QpedNiJqcpxwqUUuNn/ZteEc5PK5Nwq9X2frww3x+dHerzPfB+YouKWZ/"
+    "VbJr2xMRLGTA6hTZBhvULBbShI332gHXyKDQtuYRv5lVr0uJnWhw+AdsEQBaf5r2Yy1Zjr1Y7W7F2ylExveTby7igvRxz"
+    "iwjUBDX/2bY7Y7j//SJNNrXbtEqlBb4LzyhGA/0kcLIn/fmyKeJiV9yDsk+c/pD9G1Ti6No2OGnBF42q2M4CCPnj9/ftT"
+    "vO09x7JxiNfKoUSk+alY6pkqXtsaAyPhWK8+pQtmuF3kD+ehxjWsnnxHpGTXSbB33MXmXCcy12d+OAdMSU92odEi6qY96"
+    "HALqPPkbntRttJ0MErGlTThs7jT8MasTY0ivk9BpKqJWOoO4+xymJSd1WfL4uK/schknp+FxXzM2eTHRn1+0VfI3PEtkF"
+    "OiOohVF4NrfL2y+RX0eIp+h+bxrTtEc9L3K78rn++o5j7Vsf8SZEocrtWU9svLAB+ti+kfjgUz7JNBFx1TkzLQtf45yPb"
+    "mk8Jt5hFHH7WSjj08yt5caKDTLmW8HmBM5dc4TdA4hYfqVnZRDJ7dGpzw9HQzjcT45rUZlmAdZmHcGm61tgq+wJmf5dAX"
+    "ZHb4sX4kY//ntt0iFRsKXIQZa9qZnRcLpcmp9TpQsSAn3Ym3QPUcumElqBWOnFQDr5KgedBWcBGh6My3iqIp1h0jnAuNC"
+    "nqCSD3XhM+teIe1KWZ8+ECEzLd8UK2j6OHKe+z2q5CREzydB695xn62twSW+r9luSmzX9L49IrkxV+txMQlIuwjSPb3Zk"
+    "zfVWDjR1IcLRUu2FLDbj3Pcwt0dOteXH1ja3bxbP1swNSRUqodzLu43aLDYcNTvarkP6uiqqpDEYdtYyIGg5qFI4WypVz"
+    "Tvr+28aw3OprBKQIs3yiPx7KXPB6b9zFxL74hE00r2Q+J7S4x3QcaMshNpmO1lut1yY3Y9KrvrkbHu+i4Oibv+J659sgy"
+    "cvjN84T+xPs7N0M//xPoQt6Hr0IUsO/TE+sdrnt53Ei73h+WJETmHJbFqTXWTy1XqZf/TyLFa+mpw/Nlnnx0Pnvunp6f9"
+    "IemYVCej68ERl/h/exdvNf6O07HpxJLyAS/rfMY1687LiXRZ7eMesUZo87fqTK3tfu/ps1YfCVuJDfd7zw5x8+yojV2Gu"
+    "M7XWoPsn1lDNI9lHWG9cm6i9mIVs7wsSVeoG28KUoGL6tZrd7t4qJAQ1qSCpZo11v6j2XTFwVrIwtv8hJQDywLpjFiFzT"
+    "kesP3VPnmZo0NawmAuNGmo21cVFE0O8PeHAiJk3KHVEyVZSThFBdjt2HMLJQ4QLltuaSqHJu+uu7/PSbBexrMk8tresoh"
+    "JOS+70zzNi245XVC3ghY+5rd9OQwgLrc8CcdtPn0b22hRFiO7SZLxjgvbXNvI1ortiCLBTpvkAqUL5ALF6ZRRwedY5jme"
+    "imF2As9EyZSDboQfrqLC63YfrTOaf/VonE1CWhFfkN5NNGrGWUZBxLkywQpbBzileaC6vSPiQfRnYL0Td6KdRjhGNauOZ"
+    "v7j3uAARRnJn4OjfnDYp+/7yhzSviur7ztk9RXFMsp530vDye44YuhFLMf1ZRgzdHgOVI+z6H00m9nrcnUGyOCNPL80u1"
+    "bv+bBneydt0KxMLzgxELJo/lyp15VS32QqyVWRq5T+y9SU/svVHF6Z2gDrcLNVvh0EqnWKEgdoZuKebshgQ+UHn+sTP+t"
+    "bW6vHb2Bl2BMAR/o+yCohnnPSzyub9GxO9CuTDRJiIXtId1dqfzo4yOUdUgbnHHVqTJAnR4gkmWObYY4tBDYY9PW/+fhw"
+    "ws6i9XMUqUjaeUrtsM1S1Lsjf+KeSj4PB8P5iT28ek5kTTK8i3vaaUgX3QEucUK3DZwwzo1iEF6ylRknjCy44vCMBICLj"
+    "dlBNK2rabjOgpQmqMShogTmnKMAEmRLJyL/dZpH1fFTMa2kvuLjY/Dg26x6ZkurBU75NeWHB/aBjpO8/0AfJ7XjCxKVuf"
+    "MJQkTvN8XnAd0rLUlgic7",
+    "jgGavFKdFnSRjjr0wLZDwk88mTpCjLgmWWM9jfWfOiJHJIQZ3kvKsaFxdYUImahEW4xVN92Q45SPXqSzUs6CmjHwoQbb6"
+    "qzyZtfojB/3wnh8scD4NgxI1V8CaqXYsRMEZVTskZq91vu4gwL3SJzmazx3x5wAraeR4wqfenMvdZ7hjEJv6zybW62vqZ"
+    "CKPtzPb8QCqiauQ/4y8X/T7TSa/ST4yXsjVJEDJa12jyEdd51G//tAidw6SvfbqDZkMlreMIfk+qw+mNVSURC7GUVOBJj"
+    "y6XAa3+hW+s8euwvhkyNN72TYVBDwzoRvGHV485qQ8zmhBvdc+d9rh0sRneltCLuI2pMp7XmhIXOYbKQ2e49h6LtUF6R0"
+    "ci+g3kvVLn7sl/7gnFub3c0BzwrySA6aykbyBfI+DJ31Jr5ZFy3KR19t7N+HpDdc6ybGfFdkz73CIMS12hH0jl5Uu7yCh"
+    "lduMqY7PFYiKyjhQvJPx4ZfTcNdKne8qHTqbVubIq/FVZzAJpX9EIfkO/nw3xp+WBU9mFr7fmCl9YtUqTInLLvikNPaxd"
+    "dNsTbETGGMfh9qmy4VdxTeA3vCm222RoGmgexWWZrXdTJB/UpbniNZCqW5wqM4VsYVVt6u4YQ37m4luXDkHbSy6V865qi"
+    "36GL05JV0nBEugn4VPonowVVfBXM1hVmTwkiZUT/67reMqoaP2SCrjJL4mh5JvLYotyAjsH5+dsrNCFtPaQzr9ujYtzyu"
+    "SXQL56Xj8SzDvSoH/2KuQVhiXnOXNPEQJErzVnVvm2/RhuiquYlWGznk+sZ4SzuwF64Sb/FXO9RsMpyeZ7d9wChGe+jKd"
+    "nOInn0A7Daf17m1ddyQVApr+xLGE8JlrlfV9JMz+w0sUkYfOAx3THrt8piQpPjFE1bCwrjZn0pwhQzaU9KR43Hv+/Pn+f"
+    "mpCLoUgpZqyFAr5kLJgb7AJnE5bqgVvtWbN6DSUNjdbKSB+bwTaX5sdjRJEMJkRrSp7CFPHFlAGJl725NKSP9lYJaH8lp"
+    "9VONjOOCBxuKRTbmsLu5WwQ8VEkL9kyWFaRcGFhxVDV4Z8cjY2VHPOsBJhAlUNEI1YcOaZBffePoK+wQ/cIKVilWXEnrl"
+    "cXxOTQ+pvMGqkrr3KJTFn+ZCIKCf39s1pvBt79BOIee2tCFBCo/a3D9upzLm5GZOkGsaRg89JmA+T/f0IFq5hoqsmpqqP"
+    "zCTwgqOnQdQZDMveahlyZfG9LUd5ILKBOaEnRJVRhCBGzsZc2my97PNauicSSje3hEE5lsoc95DrUE4kV47TWShQbsT9S"
+    "lHnG0/O8pG8j6hsDzvnwM+KkPdbBI7XaHq+RRKuOT37Mpom1S3nxtTAzhjYBQHbnn/G4Tp8OGhzL6+wYRUjexnY1yb1YZ"
+    "IePtY8+Hv3R5JGLJocW9sfFieGrxJXKIgGQfwxnLbwOVkLR6brSppLFBNFs3u+84kcAj6wBOPahoTrvnlb6SnWkmw25dO"
+    "pbaf1Ci7qUwO1a1er3TFp3/CYryD1ElkL+Gg9DjhRZb4qaKUVyswEL0Q+SdUeYKZ0yrKoWW6T4k577Coe6jNazfNR7k3r"
+    "CXanZaozlmbiGsMn+8ozON7qS0J50rpqpxqnP9Meq5/hN14DarVHpu5R/fK8fvks8kXgLRkD+WzRP/nqVJhYyGLXVMnUp"
+    "jyTGBOhV0h8b0rXAjEqtUGa/9QRdUZuaS5DMR8uObbRcsRuLbRI7ktnyzdvJrLVqJjtEvCcOHkd9K5l40jEKkYhk9reLM"
+    "S3HGjZDLNnv143LX9/GJ1UtCIiWhFiaMKB22GY5shf4txnIx2KIh+uRDKKJirPL4NmTUP7zbyilvDBSusHERHnxkvz3B4"
+    "QXAmiI12+dfzf/qa4otiKG7D1y6i4KEn2ih1FgLP1OsedCbi6ybYQftaYC+3vAtf/oBHft8P3hXVKZlGxPgiXCPaw0rMZ"
+    "wuJhZraugHM0zBSH0I7qW37GTjSh61Bjd7TmfKxGfSIxzfXpHPxRDqTLgYF8IEEHvwPXBR+azMyV3SQDObEby5krSyJH9"
+    "pJhXj/oDki3U9IN02l0Qis2KlN8To9eIyFxjAr2ccL2iseWcvEjfTtPqvAil6OAKmev5p7oqWFYuquDFSRzKrqEcvIJoI"
+    "xj4LXjKQ5E51vj8wxmXjtj0DhFLxtnzshy5PtN9XjYE9iezOW8oRUyoz2NOC8E4ymKtdsF+lfA2kLaVzcxM1Hg8K3kpHg"
+    "y6I/6QdItnhyRZnfKagyJh0cjvgrsV6MO1+BSfxKM9aXZBb/Kw8GBc7jbdb47a5PezxVjOvFbicXWaSFMzrpA4rVLpbM/"
+    "5JONf/9UQgcDnTCfXA4IlANbsM1wJrhoE5PseRorcTTX9gFgUbjGmwEtYRo8XjQ4rFZlPIOYPcxYEOZTTPiKd9tRC6eKR"
+    "jtEJbt1odPSuiJTDiB2I4YqMqFlszIs65Qmua5RL6AaQedORhgtMyJxFmx4sY1pq8/GiCD3WJtvwd/FGbGi8OHDqiIlh5"
+    "136uS59w7Y1U+F7yQq6Rw/9f29ogfwYGcX4COwnYRQRfeIgkde4Z9ESDTISlZRb7PVQ7nJ3SQYIuJieKKWM4AzsBQtQeY"
+    "BzunKbQA35+BzXiAO0z2ID7mO2kvu7hKM7zTvUKEJ7k64x8iEmHCfHUr8Mr9/6gSwt7wn1EHJzEmoy4Z5baeDeUSb1/IJ"
+    "u/CLIYzjhrSBK+ckX2z9yhGKx/geKS0zRSLV6cc+BxJNCZ78m9c4m+kDSkgB5wYSZVKhWb1S6wbsrpBydTSe6u+NJz6HE"
+    "E0zgrr+tMvtYiEz1PNydRk4nZO8YdyLjZEs6wb4+D50J1LTkVgpA+3mbdqbjhpj7U57+AISYtTrh0M7CeUyJycWAtD5bP"
+    "vtBFp+RSsqUakWRvA1/YVEvpDiC84sP2pQqDEx9JCJlmpYv0yGNyXhL2tLdqCXWHg2SwW20JkjkRJECSYkjkQPdu61vrj"
+    "hc58Y8GKYbrYogDL27wTyd1GRtF1TaOIkKakQWmGestaKfGybIWFzqeph1LrAPEwbKhktwkyZhHZqFRahCYzcmw/rG9J2"
+    "5iPsUQTWKogAB/2iaVG4R6rm+/tnHvYkjGV1hJsA0Nza267GlT2xZqLW01UVrKxGbtrlfEY4vigpcKSV3btong/7AG8Q0"
+    "p4w1Aqh5yliRmUZRbBujGS98LU9QYaYRs5FauklTOUT+KwW6oxuD3Fradp7yBQ1jr1nHIu3KL5MIxF9uUC6AJ7QbiS/RD"
+    "OZOjPl56cYjdatI/eu3ikngVrvi4NMcQLFJkukfnhwdi71V/c4Iy9fgjBnnRCH5oANaKDCGBCuNcqZqopFiSADDNm+YdC"
+    "2ziAUhdLMUMh45M7RkONU9rxonNAkn4Y8wv19favB4A/9pNvV9U8i64pPtWwdqtLpDB2hKFFXOU5nRKVauOL2uYyVq7xX"
+    "8HnRPIhOYsymLzT36Xj3QOC6d77YYSXXu1t5uLUzlEElr2dgITOQj+EJdt0ZTKjzhocsiIcsTrLhgjgIVcDDkH4nw/rcI"
+    "q3kaauCfIFPhsDtT4ndIoNdC9J5jMADy+qX3kKsZ/DL2GFIL3ca0kuQgHvt3x+TBsZNGMngMLQEhu2FmvKPTJiayw3mY4"
+    "XL72Kkq2BUFpm4QOmBmE+ZIDj9fuztGs1pmD4ZHI8OgoGxgK8zkgyQRZ8wFLvVJMfJkheCOeWlP1eLVfx6TtSFQ+8KTVa"
+    "RDz8vYKCQrPeM6FPrQ42M",
+    "V8aHmvANt4qEbH+j+d8P0Mv/3XQALTvw92y1ffWvZmT32NnfOs3YZ30E43eAP+EPXgzT+EbNWdknXhydB7dQ+JDdj+2lP"
+    "0At43xSwi5ujZoG+vh9bLLukNIxknjQQAQP9cZxD5fn+lf0Xp9P8dLeNuBrNrExm3Fp7e5VcIVheErUiq7caT9pO5aF77"
+    "IHLAv/yhwtlSkMDY7E3EyMKHwiPQ9Rl/EOIxfyQHNkgLjPHCsrY/k+m5iNVUkT3ZJt/PjL/LrtuEa+3ZL21majlw8aM3v"
+    "BfGO3jOluQ313Y7wyOfJFjzMKvxO33dDY3+q9iNRQRKT8Ou0Pp8xpTVZGehqV1bd6w5aAqkiB9IkSZTjSGL44qfWmn/qN"
+    "5GaQzxGpeO2ZzAHNDH7sDOA8lCjd97IXSbXkVxxI5pXvvyEFm5bl99ijnrCUajbWUsQPk7wxTieOQ4GYOHNt25S8z9iEw"
+    "g7u/j63FnncGkkqu9qLWIbxnbwItZ9S48glxBbmBAOjAOCM23i01w+4dRxbM+LPxabzgTtVsc4/lEEPxdGptNoYqeVSvN"
+    "KwAt3zJR+2BshM51ZNgPxvzHMmRTGtYcSXnN3qPYEaL4z0HI2z2qpLxB8beT3NXLW2X/CW+9mtFKa+4y4goM806Ne19K/"
+    "nAHS/bl4Uqp72XSD9bOilep895X12X09XWU/XyMt1KuFMG9DQnYSG4dz7LKi95lAFyUA88lCFRBlJLgweTNQ7rmLc2NpV"
+    "I0m6/bjEsDOucCvOlzY1jO1ur0mEtuSw0l42eiccuyAJgBA12Ip1emeUTpqbElOTb2oVTuczF/xBrOTEDeFc6Y9DKgVO6"
+    "R7PkSHRoBwm+RsSi1fAskYO+FW9eRysmhtQRo5LQ+x597djUEn3q0WeqUo74cofphYZZaO92iLao+60VhKSbqq6U2wyWy"
+    "Xg/kcKjWG1IJV2VrxzqRcmElXXW43BOG4Y6kg2Rj40bSBSV8F4rkwANW9C9/XWo3z0Fxvl1/603UEiD4MQnXbY7sTZNJ/"
+    "FP/34LdzgiGFnoPbMcnaGEs3niBFaIZbIf8hjfB8RGHFozSfs12pjgn9BCkbSttfihKT4W0EJFY2dXrNRm8/soSXEC6nU"
+    "aUljN7NF1iRXOmRQSTwejnzEIYWgW8AhQ87u7rwYZxfY+dOpGL04vJeCNkZqadizX5V8ZJw5vUVOgEBrIbW18zUic8Fbs"
+    "YluHDupXUhsSV2a2GyOwXutTaiZDSGMUfwzaYzW19icZCT939iwWitNIIFFFvttiVP99ebLzyRM9SeJRfS3T+p5u8iv5Z"
+    "Ctcz7bhcdWxDierNlZBHzjiICvSfQdfcib3cAVdwBHeLinROpmXSr/k/aFWCSgjUJoOW2BBEu224qRA3sYPMNA1a9otcv"
+    "fj0RnfqUbFh2N2nlASbORwca9nlDVZoXl/DMIM47O7zD3d7y+JdzYD73eY//Rk158E0+9nNNaSqoIPwtzOQ6zKm7XJHAx"
+    "WkcarWfxvdWVQKaF/ysxhrX0c7NBUJsxKhKUSJE0aIbE1//hgxy/8jKGRLYDEjLIz6vw74PB8qZV3iL5ZneVqFb7++QMC"
+    "QtZFotwJF+rpJ9uGRfJ/O9OzFhc2wgBCtarqyK/iNkvNsQiIAb1PRGYLyOcQsf5VXCEItxIceoTn0oMJ9R3OTtEKUm3TX"
+    "e5nOAszXE1t6Wxm3F01egGOgH/3roLcP1/kdJqCyPCeBwDihWAOu/oiScmTg2Oy3DNWkqfNJFgwMrJgChkBev6gHg250+"
+    "A3KCRHpcCdNFRZquYLdK1o7jnry97Myw2j39h3yzi31ck573IkEKFan2NtFrev7NG6GJm3sQhqDVW8sHCJpODH/PhWy5e"
+    "F1v+e3/As0dZFmX5B2LoLnlrQeJlLsXgLT/DS3Ytppdjpat1Mzys8lAedTKsb3vsCJ505cnppd6w4P+RFEb0lXPoEHnNO"
+    "ebEjcUgbQgUgKPM5NvIOE43SA4wl5wBv+ERriXeD8lpOM+dfWXzwczfD1koJ9Fw90HHafKI/e3vc99NwWAyKiCu6y/SNX"
+    "FDfkQ6tk2zClB26T9pzX9MyNThYK1uTDe+OpcjfHTnOnjiPzlQM9YRC9PpTvzYc8AjUNwudHeAq3sOVnwgDx8yKg4ltcc"
+    "+zrLl7CgEZ31Qj/CON8lNnP4I7Lq7Gww9ffg7tr+gQ4qzE86xxx0vdVif2OwkNd0gufJxznxGPKScB5U8EH95/bjqtJc3"
+    "21EyxOO4VZLqpBpp9vxVSHi86mlVhiWneDl6Fjw/cNy+2N0+A8547YNZnQI+AkWQkP68uOQj7vuK/+K8pylJFwUfBoziE"
+    "ht28EIkjPu80sdBfR6VMahN2L4kDopAgYipD8MzHNDAsL1bIigeyGRQ0JbyWqiI5Gjc+9ZJgE/D6dDC07P7pDHXj81sdK"
+    "UijGSPrBFAIw374+Gp/8Qu2e3X1MBvYlGNRO9jl7tVT457A1U2pFdjgkSS5G6Yn4btX1cDWl3t0aD3nIheZgNBW2yR0Ap"
+    "uWceDIyVcdopjOr2yE5pIaOv66IS0fFPdPynB6TfpZyRAytgqPWiQpyTMnzj+fQMb+SixwsoJcnRiABOfk98mTxDZSCI7"
+    "RxP+mJEiddI7QvThgTpSg/6kdlF5XJyGif+4CDz7VB301WFfHRPVp6vBM7qj688O3NdOQ3iI1IGI6ZPB06d9/7H8xdcd3"
+    "/H/v7Pv7WvbWP59/nsVRjc3R4rXDiZpmwiMPyUJTdskbUObntTHF4SRQY2RXEkOUPB7v/OdmV2tbHLOufdBgrxaSft3dv"
+    "5+p6kmfX48pdl6NN3j5rV9yr0N9j1EmEckl3X7X+3ycfugj2AWs6TBXOLAXO7ZkXu6/fDhUqog+sUQ1aRHAVu87D41efe"
+    "5n2P7VdFExkNcAm/bDdi5Q34Mg2jJGTmK6ZK4OTN4POh/1eQGd/V6/kPH6w/d+8i2/8hrEvuD6Bc67PwE4VvWt3XLcxj/"
+    "698QRodAnXk5aPL/kB789jrOXILwUhKE37iijz0ExS4M2JMzMAQI9Mv8nNyrlaQccx+srNuf1PmeDtLKCtd+qQFAIPM9Z"
+    "3vDJ3Ayw8s5IZfUWS4A59Wvk4X+Ccv+tSn7N9EKyB9IduGlC0cTsr6EIBKbwZbHn+X+i2RBPV37utg2vSJTYNeY7P6E4x"
+    "xoR20tQ1SjdvCfmyhqZyL3BwI1zPy+8QADPHfh2fpe27ldHZThXP52PeP4dW/ev478khsqubmvNyUXZn9jRHdGB1jqlfE"
+    "rzKN4zkPud3KrBi91Xo3WWxVrq/ZppuCHhOTntLjP6jCkJtEquWafaZ82R+KwA46b1Vh8RbVvemVr4JYLYvv1mhbzNJ3T"
+    "b051rt9pZ1znFHPeHA395leazbdp4dVFmiJDzP4bDEGGBAs8zza9Or9uWpfzH9MbWOTh96OXybzmK9m1bLBlkpGx5gfAX"
+    "dAuvExnyXJeA1/GCyAp1oi94AE3ThdE1xXvHwQdjrHFKInhXtOANuq4mmlTlmkZ2833nt3dTfeeWUQxqzl5APqHp7s8Kz"
+    "uwmLTP3vnj6cZkmYvhrBfiA/qYvfFoSZQivDAX3eWjjRluevzGqa2uicFpa61qMY28JZGOoR8GX8ftop3R0+3teMCDwuX"
+    "/fJTQsOiPj4+SXaadHHb9I/RauS6nyF5AriobOtsMWOQ5l0QRrddsc53yYzgGGN3YZ+Mdq9yzTLQdbaLxPNDubK6MW/Zc"
+    "ll4vwr+hHgTyDP2LHj8FP",
+    "sKq3lg4YCt5s7EM1qBDpRspWGgsSZCos0UgIIxC+79I4X8nhkGUHYr+Ohd4WT+JRKFROpw8heN0NHR66UKnNar6emUuOF"
+    "QPXKSDbPIQ3iQVnHDic/f7NfO6u2JkyIQrrLuDp2ZGv+hsQSjN091pt9xvYA57z6BndrV7ZW/wNDKz7lzqyCu5kntJb85"
+    "1EmXEa8sTD0/4cg5tiQaXYram5lm0Wlybjlc2k7LIAnkSV6xQUjzirs/b5pBNWS4+uCXMpeaP4XMSgNIhzfvx8FaSZj8z"
+    "02VZFWrFg7wavyg8EfmFj3B17BRzNV3Pkzxt0kMd9/mF8N8nIemYvtO1/gaP/ujuMGX4DgL9sUFlkTQicwjdQsv/M/JT5"
+    "4o56k9UKvDK5NEfCBFYkyCOhT1o3rrxhr/X3nDcl263sVacxPw9dcBWicDb5cS4ZfknWvK0QCrvS7mnz5AqG9++tcgNvy"
+    "LvuwTkNC/PHJ428Qa+7iXvJ+WUtt738G6UhgNU7gn19xv73TBqUfd3LR8dTzThj/Y/O+useBV6JIJExQFEPdetYROOM88"
+    "uSfR2RiYGWt+rH+2MPIQsWEKtpJV6KaO6f/QGvfwxLJDJnMTqP4jqeJLQnxs+AjmeIFbxWEghkibJebmumCox+TrxNLU9"
+    "vfwD94hHXFClpXj81TrmmEOJMqcLjB47ETHAn6uJn+2KEtI9/iENrQZPdceTxoOj8RjXsWLc9mRvWEu/Hz5U8QBB7Xa1f"
+    "g8TSA5NWuFdj58ahCG/tANjJIDi4cPvXQn6Dn0rRkXfi1B6SNIkidDb8MdXweVtFZxdjhWGeretFSyMr6BLVOWnQje9/O"
+    "eGf2grAFUzqNOGherK3DLBrkKMFTygjvV054qylNsfa9qv37yFH81nOsPZJlKs/K7kzkbMxj33xU/YuSrHksgawWETvC/"
+    "9nQ63idJvEw+y7XJ6gqrOOS/rmIGJm2w215I5j/szxyhfc1yatyS9IEYISHuZb1r8PPxbes9WwN4gJTE2/QqZr3jmE8NG"
+    "OpDI61G5X7Qggj7DF3c+ClumrHM4oXgHxHkUxSE2Bj/tmvoZp6X36xydJ4G6GLU+EPN4zIbn9BKn8uXa15wMazk856bvs"
+    "xZNQtYvfL2mW663Ag0w7j03veeTdY2GOz/E858l3KKJQdHITrhwcWSsTJz9KR/fcEDGsBbq+J1pMl16aQGNS9Krxtlkj5"
+    "NLwdEpaa1urjSSTRmT6F4UZ3qfD5YEIBF5FxoGQ2Rr8EXdeNKDBP9HT7462omfR96gJ91/e9e/9zzeiZrt4GsEvt+gk+i"
+    "2kAbtezFUIqKlaiJNJI80Qz237mCxVXuyDXtf3d1V+7p3uxbBa400pK2TTunj+pDIkVWYJwyw8Y0lX6wIz0e2a3GLdDQm"
+    "AKf/b+jAE9NuxYM+Y4qYdP3cdfhI48T8HVY0J9K37o45dmy1Zodn00ISafET+D8PBhPXX74NeOvIN0XYgntp1N8bE+R0Y"
+    "TumUS9ZTdhOqCfD46cRExJWfgZfb2/TRB3URlVFYCeOEbbByOA6V18DPot4021unShNPQ/rardw585u0R1WDYuuC6TguU"
+    "/28q4N3Bk9ISHnWSQ7e9fXU70Ni8h9mOhUUApmjL9R9PZTuv0UaN760ocP5cb+12u6L+4RV1nrErEGzYgernmQiIP/HL4"
+    "h13FLC3esXsysiBMP4rmNq7IWbY4Oud4fygcRcXK9Z3kMuFWt8YOj3vPncYsJpP0195wEoVvg3ZWvJSYrwmm0F85HdExE"
+    "8bNoNI0VNFb9O4nSlsPe8/X0yTnTQtZY7O1I9HLS0LpySHfkrJ9z0gteGrGOJ+6dpb1n9oIoFfunJPBzV1SU4QDZn1pvw"
+    "LOxsg7yJP+xrK0Z75gnEw9oOg01BcEA+VBmw/ZumupuMsvmmJLXySab9UgESLRntB72EhLoB99gaXRn+/Sj9+zubrmXdZ"
+    "8hi9uQCv1NMDVL7tlXLaqYVpua62MDD1ArpmRtBcPjQlrz6OluYSccVjTlEPiAcXJjsSbguG4VIunQOEQOs8bph4nHnym"
+    "/Wbi1czGcKaPJt5nJdHctOKDksDB6f/Q2vACOH60NyRHDGOFrqJI+eP+SCAmg7edDDuxsnG/cml1KJJ378N4wi7zknLtr"
+    "id3mYdISy6yby9gHFTLS6sm9T8sh756b8SEXIMUPrKTpZVHemM5VkgPKPw6mxRzQ9UBFf0uDYHNeugX4Zxrappv2rAK3c"
+    "vdviEm1HaPv6YfraIw1MmXN48OHh2k47QYx0dnSTt7My27vJexZA/B+3w44/LYsi6s3REzAPPGP92w7G6zGKdRy7E6QWk"
+    "36K6LHi9TB2r6BdmVrmxWu1k/AqSzylvmFRCIohqyKaTQgUr0N52xaucdWmd+tH1XWFuyAFYuGgRLe6eHDxu5ZP8ofPxV"
+    "rJ18SRa9ozEQLkBpwfb56Hw2+dURSoLBxerdG6Pc1kv1j7QHHMAUWObRuJVLJ28k5WvZ0pY1zOc6G70BVnZB+FgaiZ4Im"
+    "KDmVQO1tUxbzNA6SxYJWNhvwGTfL85Pxks0QJ6E5+zpQdHWwQfodzConB+PDrgM2j1PSSO/lTpqccZnoTfvBKtptW1WPz"
+    "a20jiQWJUcxUViQFCRBvkf5IkZYkkowpwwWvn4qnQPb0RauxHWJc0bwBjuOzF/QvNyy0i62mTLtoTeiCX6Q4rSMOLAl5k"
+    "Uouus3Nce3vy9WdniL4Q/hyVsSMsWa/9Ila0VyDHGAOpF8CKr4aci+FnQHX7N9zj1IG1I1VVpjv3mmXRGrKtp11ZtTTB9"
+    "0zH9oA400vQD9of9vGSwvnq3Q1aloJJkWiR8rr0TIBxxf1r6xJXesskNTJDCGo6gql3N2ig1MEoIOf/Xi0GaJYmO7e78I"
+    "7Vtzj/2l/WcfOtCHOqdpfZWmSFevAbLMWnlk17oN8pNE9QdtUDdN5VCO9M0HL3BfKKks/XNbJ3N1dgAc51NhwO3ZajqSD"
+    "fLCiJOjNL9NwFfIklJlOe0c9vVYd2mMVifdsO1oecJpi9qF9BKO2UeivIr34FWZ1XWaI6dZFH8INzGPTGBLkPaBM1jYTA"
+    "wI/iOqJavjJh0OnpmrdLizYz6kw2fmYHhbpXLEgGYzGiCyj7PS87Wv9PxxIxq3FeuRInCjQshKE0N0lW5EOaKSBDoqdq2"
+    "Nc6xcjI4rgR81h1DA4LIb5d2uqbrDD+kuEGmGwMkZ3qTWeF+P5eV0o/sh9YOwX/va2gNOSCMxzeJJydQnAL/LfixOf+C2"
+    "IYLkF9W4ltcbT6n9qE/CHDF+7Lmtto1fi8WuQBIICBI9aoruVdq7gTJKXuLh1vIAVRviHqMZoCoPBz6fTHoYP+FDGebgO"
+    "wTlQU/i1ZCE6jKfrLP5iyvBWXjc3JlAtVmt6YvVzkKL4757rJ1rVKHfIbIaHULt36QhCNX0TSK/tQJyazfPThMsWAbOBJ"
+    "t1B3v12moYuYIx3dblEMvQ4KAs94Y5Qt24fJ/kupbOej480KGRCjRAZmrLyt6Afu+2ZWZh/Pev2IXWCXPK5wpPOe99SGG"
+    "nO9DxGkTOmBceWOFuFEizwafSFTFOXRuqt7sm9s3MgcqKEPj+Dq/S7nMzp3/T7vO2Jvu7YpO1PwA4MnMvDIBFZH3G4YHY"
+    "xyNF9xzX/Hc8mwCpWvS1RIZf1zZQVNbHbKKxVBz7Eo3EcSN22t66zzFPeI2qFD9BaEU0lvBP0A3Ztkygt50PvdjxKWsSb"
+    "+ecjKMZ8zkjkS5LX3iGjF",
+    "SR4HVlbtLeTmRfJKEKu+Ve4sKHxuVkj/1Rmoy1nma1ME01nLSiXfWEMamScngDKojoi4W17M32hwN6axi11CpIZ+c3dUY"
+    "NdV+khzAGJGtyuw1esvO1E/Sd5gKjXU68yDXU7D2D0ewpUbUbXl9lt7seH33hw6vPoIhEc3Y57aiMIlHKaxbkuzR69ONi"
+    "RH+73ThEP+bD2+uYNng8MFI7vl7hvHfT+ADiwkUXbkvdAWAIpj4n+9eGOueA6J433JUd7ojRJGhJP2lgKni0Kxlt3Be12"
+    "pNod12VhVHyFUo7TtnFA15ghCuPJE96OR1cHr58YXYwAV9US9VrGSMP2E9Rj4RiWHebQ6Gh6Ybpea70HGYFoeS9AVu796"
+    "4Q6baXc7eJIO1tQ8DILWGmKVXK1Bs42v8JcCc67LlhFUUluyeZuCva047xyva8Ug7457WdTfaG8gqauVFGx3jT1xd1O4Q"
+    "O0cvwaTa5bwmDs2yqMZaSiCF9QoNyiixEHCZJw3Ia1uNvXFvG4+BsWaokwba0ehQkNXI605dEOD9P26+OwPtoMDZyMuol"
+    "V6YOO5MfvRofRW4JeIRnNEx0H99/Oom8WhJrFpjDWm51X8pfOt28WsxRZjknNGLNnbzqq/arUqIsqekksxrQzG+lQhcSb"
+    "xcpiuvx15MoQgJC7knTZXlQO/yngOewtYwrM9zwnzoMWiaHgEtyZpkdulePn03QGCK3C6TjuAlREk02IlA8vJ/6y0tZzn"
+    "yWuHN38g9TDnJocmZ0ILHyEv6So2MlKB8aMy1L1gnRWsyiNJZ9wX4TLFPrrV6jIjLJo6/gWWH0Vte71exfqsOLMHr0hCR"
+    "wt1s8Tg1+cryxeA9SD5ttCgRFb9OWtPF61g8YbGHZI07sQ8phHpV33MlUv2AUGVWpAoGEY3PmgG7xVSCrv7HbYLzKbVci"
+    "k6vV1apPW03s3UdSqG3Gb4Phz/sJzFsc94HO627d5xBjdnXiqyHCqzVqXAC2+YhR2GqL62VBc4RoVJOevSwm8G7Eaqkma"
+    "G1PfhT8A8YK/kjDttkX2SeS/NOwiBpopwOfAx1JvaZMHuiC6dD3uhS/ld+8/aF1ET6tbUfHf9OIg4kmMkobZmvbG6yz/L"
+    "7BMtCRrzUAe2SUcxB9Ggv93iImsgLNrvaHyqK3GMmiOcTcYZnrVleOhyQDewWa7f+gxu4W+0NX8eHDUwCNtJr/wxqKmlN"
+    "t9Z/F/cFXLb2Z07IFcJHq1Y0nVbvKezFLnAHNZrPKK/jkBdGHwlek9Qbx4L66qqmjdvcGX/rcb3ABbU1+RJPy5fovkfnu"
+    "nicG/9mx9p/rdhA50mlmD3zql092D6zblULki+qoGlm/VU5iVI1oRx8YcDf3bMgYJLL59h8bUby6L0Vvl69rLv//dXK/Z"
+    "pfs7s9oVBysDiL1AeBdyBpgcUSR8Kzf4ensXCXzT5VEoQg+TF3IRT8wZ6fzJuWeF967tj3ATpawawj5pgvQf/0JlH/DJd"
+    "3NG9FqQ+F34Cn8ZJji3IAwxj8W8Kb0dQ+bqr42JdEN57c1PmdXzjWd30Gjr/P0VIn7AVQdJcdGqHH84woWwKIdGKKCYi6"
+    "Cv0SJ/FWjT+x2G29tG9Eq/rNQlWGessrwB5IqkoVVNoJ+VXwd2c/NAeHXHATD+ao56CwyDSKxRwFIrk7lpzRdVJ2srjqI"
+    "7u94QLK7rHVlDVIHXIVWRZhSjYS0s6zu80Ivh0juybw/8gFbRRcviANNBbGlF6b8b5K0amW1C9joS1srDmbJHJlExSkxe"
+    "J+edZD+3OB/aPg0B7pjcV0jBpyJ1c2rg8D8VbG3ZnDLbaccJcEsEc2XKCNZRbexV1Yd4DbxnbaqwVjWDOlcH9xmqxNfcV"
+    "bVw1soaeIxYDFMKjEznEhv55nmYLTokOO3xLTSMcOpu+Px+5p/Ci7x+OVEQIbH5/KWFnySJl5DrilDbGBJ1a7Tycp8TIc"
+    "729vmYzEcPDW/OKSYeZ/mcp5wUuUUmXry5WVaZlOkAo/MhYuJ3kwlOPql6GsqTq4Tp726UfV9uCf6xaLXpswfTTk7OSyc"
+    "CFJPkI9+6tDxppzZCHZGBbyydkAbwW8u9HLWxEaFS6QhDi+iES57uIrz0QVQUpZRTH+RK4KzQ2/Zw9mFuiqLk3nZyScMD"
+    "a+MM7Vua9pfLly9Ppx6SyTSbfC9d4GqIbBj1jpHLZ3LVb/fnwqYcQPPKvAEs+iet7pulZ5hNtmE/lGkOfE3r6DCRGCtAL"
+    "5xgo+R/gWqSiF4PdQrAcfCH5QnJApaYKyE6ojKGt1fELWHIovtMfjQFDSwPnPWgCZMnBOqj4Katmxut2u5MvPRSyD0cf4"
+    "pvA2BCA1SFbx98uLhw+l6MiEUs9IeZ13OsfiMNcWAFEJjF1SRViLYmGH/m0YU0JpmsBM9GvQH3aBML/lVIAzU082vVUh4"
+    "SI8uK2o86LHkMcL2ofpwOgw3Gsh3A84+cV++I7ltqse5ZpN6xFkb/zfsn17mifepndJ0mKpr9pE5NNPUvJ40qdNc4i0e1"
+    "SNJTHJo6M3xNF2Z141HxtFw/6gP4g2OnO0mhyhBGw4bedUrAELBbrOeGl6a36RjcORmWRI9krzXylGvo5T2l7nkSuMsXg"
+    "genyKdwCBqztNbBkaqDbt0xh9TSScvNpKCIeSNdIVOm5UPUQo84WIGttjasxiGj11FqvrubkxL7HaFXXvk+eAuwnJ81Od"
+    "xm3Bm2ukwlAEW85a3lI8wsSNavNIaHWsUUvfqsYzBBHG0rV8hvUqxF+QN3t1tuXsIxw7/s9NU8pzxhL82v6N0Shf++P9I"
+    "tP3Hte0Fn8Xf09ERTuLX/LHD8DVgeSKLkyUE1l8MPIUik9JvWl1ArDW8AoheAheXiClG4rQ4uwmgEsSPWQFDkPmMH8WyX"
+    "izx61zX6JEM3QUNnah/YRuj2foh1KFmfmCehkdRM7htOsGHVcBwCpH5FkwF4ywQN6FZw28L8frtDj+mj74yfzKX9s5Fvf"
+    "01bPeyPUzmJyyC8B3T1yPq5jsOmDoyf3H7aUuEh0z97u4OeSCokgroJ/9zgtwbb4ormymdPsvb5cjD7y70434Q85/OSHQ"
+    "keCwVgksUnuBwyLBvjvpXgNTasq+5u/spROZ0gJUe3d29Blw1y94oBMVIh4fOp0QHRvMiIMszzoUqRYAk1X1NVZUf+T0d"
+    "vkbiVfsZ2AoBftHhxGKdfzy4vXE9MU9JmPzHSWyrsH36yKFX3NDU8iEAa9XqxNDqfM1ZQ/RTv9TDE5ghf0xHjhC/dk2NX"
+    "4NrEot3Eq0e3P6erk52f6eTeT0+hTYINZsz3tclW57rs75kNqPBnQPjI7Z804q+itH53ArIGIe/pzSEewkooDJYH1Ma2l"
+    "9q83r/Ix02AQsxzPGSMDVXEQesNPHGX0zwCcWN+XYtGl1N6a/3htpVnBugupiXirNaRgAouaYBA3109+Y63zM6G+fEOJZ"
+    "MxegLszD4FYjadHZQte/CQ/rLS7SLseXHkDwZo+NrerDZzGFEuwZUdHjYJF4qmLmg30ejLbmrm3HLbhc6SbTSkYATVkPi"
+    "30AjTm/u7phSGHkSOiliu8VFUpU5OKpAvlL+xPn49eQ+rh+vD/Qto4C20DTlACY6cBN3HcX8uORZv/cNNNt/OhyPFymoU"
+    "5aDOBlNSik5qAPDkDwK9R8c8oSuC8dSyhhUbEHhF8VKe2QNDF8o69OmCHZdE2ni5hBlOqtUOOyfFtf3Seller4poMuXOX"
+    "0lr0RZ8Bes3tUdQHviHCT",
+    "aLiymdrKsrp38ImTzW07rZgmPhahh7vNPewB/rPWQlxcxtWb8KAwvMGSRJlWZM1pTH6GPXC5GW4P4Y91eNZFz4XDb7Nmo"
+    "LU+9SM1n6/9QeYu1Tjalg6a7qc1mQfxuycxRJC5NEOJyEEt7RWt0a9sm7gSasZjNPZNhhpOFvTOe6bGSjMJEV1jInqbwI"
+    "iUKyYr7MBm2CA9/5V7K41rA9Dm7b8mn1/TImSfpbm0lXNenVslImvcqiG07V/bMDOri/Hye2jXj3udk4tZaQotgo1g1nm"
+    "r9v5ZpeXPEug5IeH1OVlmIKfvFRTY/ixCdyElhM4GIBMq57q4m3micGplzwNvfhMhqFpl8Yv7iuLjQwleNifoBdx9Y5zm"
+    "wEidm/Ma8nwzHf9GYKOdocM2SLGw2RYqIOYipJHCaI/oFxp9/XObDcXAE1Ej7cYG2VMRJW9GwdBN799jLDqJGLKCTijFE"
+    "NRxeJbGJ49epeVdT2wTeTVHKBHaQqr7ghOGClBb8moBOHUkOodTc8stTfW/NKfbGxF6ufG4g9ZIsO2FHXRJCaCbes8ENS"
+    "Y7RYCDoKIZp3Qy8sv/Qxr3S3GtrqdjytbRrGn7MIE3NwerBlFPFhc3aME4mUe87wCsO98txNokYFfDbBpOM9fTAQqONQt"
+    "Oa0LSOK9i5kXhiKMxfFVsIkDRsQR7TU+OxHTWdQgCNing2EtoX56IovRU5DxM647ReqMh3dCblNTLk7ibN45sweJ3Oz0y"
+    "HebMq4+SeSOFDpw0tE3c7vW5uSxgndTQMXsJQ2H5YtC50oUbEgMeK6r+H5mvJ2VR1AfMrks/nHVt141m6qdUuJYvoegUU"
+    "a4Xk+t4KVMz9+Nm3Q1rnODwILS+a2f6jjbYtrO+r5LUuub6/inx+TAPF/pytmzqbnxk0TvRX4+C9GmXtIEktNdU21Vo7O"
+    "8fuzXVnH6WTibn1IMuhZIWQ2FpdDjwzl4RNo41lEN8zueBesMZwSMacWFHhVNVlZcUZNv0lrRCMkloHS5roxotQh4OniS"
+    "94ht7IAnK4ipCPlLgZOrJFqaYz2UwhLasDNUQ7i/Stqz4Ofp4nuSwJIaFGk0XSecA67KgZ1A84EPKpv4rXK4/w67PW08P"
+    "5liGI6XPNwKO7OuzarWbIBAg4ZyBguH+kACgPAMML98ekwwT1GhrA9uDd4kWxPzzSb3pY4CfXRoGoEVzvBWCwmZGFYN6B"
+    "uBza/OreQrrh9JS8lPqWGkcC+1d3PuUIpg6UhLfOB15K1EmcDRjzaWt5nucwNqwdOlrOdriJwNpKf7nJDb7rFXJyUrc5V"
+    "ZdqL0bU/BcoO+uc3rgvVQkvf0CsjZs15tHOImfIi/3ByF13A+s6HPC0FIDFt3mezK0lp8DkxTMTm/4NSNq+cCPE9E1DIo"
+    "91vd2ziGn/ioJL9WBGSXJZo+EvlpfLeVIrOfUqLBeTtfXvvuFGlHtgOcoBs0c7Xz9VB4m3dNfLtrfi3fMtFlRlN15r97z"
+    "Ru7LcpIL7pKuFkYH9z5U09Cer0y/uA4Fl5jUTiVNnXNDByxQ6Dg5urA88PNsx/cHmVpEFyHtFlrXskbG/Sfy5mBjpbOz6"
+    "6rpHD0nK0OQLHZ6YQ6J+9CjyYcPrhf40T6HwTJNl2wdk/2mWWJ8k/gfwZtmc75LLtL0x8yY1o8P9pS5DXcnUxxBtpRk7k"
+    "Pmx5A7H+L0UlwqBCIMiCH+BLkuP3SiIBaUF8h5J1tN8ym8t01nFVX+GXah1TJ0y6VgwyqDmfpwQk0isKL51JA3GkrZXR9"
+    "I04u/ThDOG6wXKiTrNmYi2PpD3ZyiN/IMQ3t7wl9+oelqUuV8TGKBtcrAQyZmzeN/dLUJXQuchzygigWDwI3GdDX86eLS"
+    "ZGlqvs9ix9FdWu85CMYtPvzjf0MfKws+aha/jyvtkVq84GKJZP7cCiJIVy0qVKEfZ6Zxa3BKLFuvg4ewTf4xRikYncmyI"
+    "ZZKE8rTjlrz6zqNe58Htwn+H/4oV70miSx0cCjxQ/c7veF1WyU+ucN/QoQYeSugoOIcO6bJ/EgfvCvnmVVJ1SBQ0narAv"
+    "Srlj8CMeuq1uf3hYNfLAu/12diM9zZBZK7nCnAPw2qkP+O8QVZPhtUIh40tsJL0mhkBFuYKADkrwFrjsMmGWPlQIzSmGY"
+    "78MmNa/G/r8DW9nf68q/nPfdsxumfr3nNy+NyOrvZNsssDoHMJNZ3sjta65OVFXasAK4bOjm41J0GpMh4tPrja0gK2OH1"
+    "dOvdGmQ5b1j8vi+WisitYgbsTKB0ShLh4hJz4F6M2dKwL7bIl5+9oKsGSgn4SKb+V3Hj5yhTmllsb2/FQfkc7zuSVBF16"
+    "NPnUsDheTlG7IGwVyQaDlbG45x5Pn+DBwRiidKIEb83S3Tr74u4oA5MMU8ikNOc0v2/ltfQaaH1wQN8APCt3WdwzPX3XR"
+    "aL7CXh7BRahsF7UpO2Y2SAajM06oH9ah0eug4JOgpEzX2LDv0yooXhguSUKg0NoQHDa4e9xbvUS9vabhO/CS4JvuoVpB9"
+    "tzOKhgm0wWrERh3wHRVrM2nDgUNmkIlbpMztIOHJOuLlL2FfVokKyfPjwGkpWRc2RzRdg51/tYCNi3WIf+vgUJUFId6XT"
+    "ee0R9SY75f9vFGzJLwz1JM+87UXKbW1n30E95p6CdXnbcM7p1kAVZQRcObLr6yjIaK95AyZTfdT+LYm9G6yPy7VTJT4DG"
+    "Bl8ejdesTPAX84YIx3zzZcZrhv9GynYs2dMFPAdfNUNjm2XHRj7SOmyblhPdydlJqfic3iebcrnt12FZXDIfV1wqj1SwO"
+    "kDa9BZV/+Nu5W29yLQmXzRVO1xyZm+dHTcPNvsEnxHGV9/jLwEIdTb8rK09cgktqS/+hvy2tkoH7tILL1TaTl8ju7Q7sr"
+    "5Omd2XGFprURvsyEkJKUmNAfYllXCFlYOnZxA/8PxRJEq0YxtSzWMt6hEiEpcLb7abOEQdB/RnuZC9ZBP/3KNzkDs8s9S"
+    "TX9XxO8jOgnsFHy48FO5eufwNEYhb68sIuqAPlf+X+yINNB3Qlrjmu8ex//LKugk5zWKfvx49fLj1BZEYrKrUIUmY5N2N"
+    "hsMZ02uWJ5bQnUmjZ13k96f4HLdE2Jas6WSntjxoP9wSgTgPn0tNIIbBEs0nLoOzTUv25mh/2zFbKhje2ibGQSh1gpXNB"
+    "1xiAZmmgXH7basoujehjj+SnNxi0iRZcXzPrmQ1BU6vJDCdG2b45pJGSGqB0hDbR42zaYV4xmOIwZKOQbJBQxRnA1Lpl+"
+    "XsAtPkzrY2HLSywbycrCftLKKNEHTk7hmW+AovjCl22xRpUtRVJRp9F+K2gXuYS5/iApU9Nw+78NzKjsx3xMBCs91KbjK"
+    "wkCHb6837UNt8t019sS9JGgrMufemx4kpkdI+6w6lwj0ZRauk7ZNN/STxr4aTRga1UObUQhH7mfMgZFhemf8pEua8xRy3"
+    "l207H6iavTjlayQwsR/DzLOLaDpKvzBCiuSMUw2teavTyMI8ANBUtuggtR1sw2NefFI+YPbRQyh30BdqmYCXDtGGjEMhr"
+    "tOwfFy09E7d0GbX23+CqJ4GatszGRaJ+EzbWF1guDs10d7OKPWVRvH7NBzfe5yLzm1dK3FZnC3ncBHwfjRpXfqP/vX4MT"
+    "K5dIPu9jWS7OaKdYkTQG17g69Zcf0FDdom03BszWH3kvF/o7aKxETK23Vi0G1LoznZMCObdNlN3tda+UGgJL+N1b4zaey"
+    "v6yZuRnnGsigk75A1H+FJ",
+    "yAGMjxsm9GfE/0NVR3OGjYCsNFH3AxebIsJE0qesG2zVpIUbOYNcfPI/J12bXK4h7smGx2NtiTDnJJZggApEq0FSbLIC0"
+    "bqo2ouCjX7/Ld+7zkA4q2XVllN5yBvLZJvT0W6fO1faj+FmOhzZit6JARYJCYR5sCSlOhRbHsvytWwvsT66/dRBPpuOnw"
+    "IvS9rBBuAuRcOF8HoICix5SAQXm9ZbuCEd+9tRhoXj3Xvunta1DgG6/VQBqPwZjeRPvGsAkyAX0Ze1ff+FYg+12HQLe4M"
+    "/K9w9mZUQa8opHVOndLSzZFtkebFif3vkCXEvwwLe1CzCtSW1YCORF9K1tQMlF8k0q2/MmA2pkyEHUdMRxYE9KU1Kf5kr"
+    "j4+gJszmKfbdKVDM0vnMJgsfNZihzeEWSx1Nxtmm/p8liQ8bXdgzgUbhs6RtJKp/7v2WDM/eKfrZPz+3I88dGjhtE6Xon"
+    "835hNPJ8Xh/Vqf1c5jO4q2tzx5A2Ofh/mcV3zSIDPiHw/1zKezZm8BPdGv7G3hp4tyXgm/ghuheY2Y8QDRoyfk5tdIOUt"
+    "KjJ/yKcVNpdwrvVHXElkaTeF7aRL/frFT2xIidaG+m4mQbnJfpTeCCK5YAthImzWwbDylyW3xUlhsfCrK8w/Vpbcubl+0"
+    "3m9n+cv0Z23D7yKy3/pAuqsYjkVejbloFIZ4jOGYWJ0YVUhwAb+PAAa46lRwj8PnEzxxBK6fEh1aOmF5s9uespAOlZLCs"
+    "55AFc9mR0tCLtWZebz7ffMU+dL320PpYuE1iHyj0gQu4MW4+gd1lq1Zalcuo5heGhtlfqqzdoX54n40Lm171B05zg/1od"
+    "7c6OEL3vgbs21DgtWjxBta2TKu0/IytVg1/kIzxtO5TBUKbe27Mc1nUWGa+T3RhcqOMr90HFbwDs+F4HCyKgjidHJYDUU"
+    "rQITzxcaOIdSOxhVhk9dqSRG/mVhzWssvzNQ+jsXh1o3EuxJWJK3N2b20jI2ZRso0oWKqAONho4vF+d3dBXghqFDbZmny"
+    "gH1MQP661N9xG4njr7svTSqdWso5gOh2+zkPFLRJPbtrxil8YIzgndc1dnWAF0Q5XT37JBaR3HyfWcd/YFiRI1OLFIZwW"
+    "13Q4nRVXwwCeswgvtvrAqZ9Hfm6mSBqfNUAT1L70sh90534bbfOm3LDdWatVDVbtYySHcW2b7gH+z3135jLSeOEj5Ron4"
+    "JbIfQsysJeI8oIK/qKoarvp+TFvXcna1V/NGkNSPFlj6wyCbglFfpqn5xznvra8Koc/ZacyUrQoyfSnY1apD2WFEw3BJp"
+    "VqcJQzMPI70oqR+Sl1KkVZqnnjQmWSSRv2imbH/2bCjxdw+vOdbxMvs4y/G5swI5YlRiffE2MiGGlgJ5BxGdYNDqIT/2g"
+    "wKVzXCdeNnljJEZ4p0/5J7IJhLzHtZ8EoeMsXHaCiyRcWxOx0psn0Io35U5LxrsM67E5Wd05px3euLtIcP3ISKSqHIFgV"
+    "KBMVJNvAaKNKmxAJ+CuA25QGsrB5ka1byNjXwrNueSxRhfCqgqMJ6pZepdxC3mdo13hObkDtwKTy+Xy8KIspwgIrp2uhJ"
+    "ZydYQWTCJ7Rsr2hC5nltwj9sNPcInuRh0u4WzjQKPWUpYU/Raj4WQejjL4kcxqKKzUO0mwH3cKP5XeeprR539r5j1adYU"
+    "d+g0RxXrc07XS1jNm7Vaf9qZNucyQTG3piK9tTetW59+jtnAiQZYudREATHCcGO0x4e62bJJF1FbnYLwWn6x+2dtNCWa8"
+    "j30QQ2dHCooIK360Brcnvb5Ds7Qt6yrZyxMqpndh73ivl/BZXqVEUjE464YPbxHdeiXgY8FJ7DvOyP4vabV0nYx34iMt3"
+    "1p7j0RCtPbeUdtJxXpGcmz5vXlkllwu48HAuP1eHHk3OoXAPs27ogKgYHbPy2szzFvQDT9cQ/uss6oSj4fjHt9/9+vOry"
+    "SgbHURI3/5g8K/rb7d9jch0TbfEjTdr2yzMTIkA4rCkcRhntCtKxkMp4Xu7cfcllwvwPpQU0AvJ1XFalkUZ9Rx8mEXyy8"
+    "OxIKQA88She9FMYQWbDpGN5QLxFVjKiVrDeKbQCld/gjTLnr8CIpBBcjBj1thaO9cGVIbPH1fRvJJwixNHQAPDoYrsdd9"
+    "zLOM7VvVbi6AjhVbjrBppFNGazv4Gx1nT5HhVkxJ7kE9F2DhwX60v7ZvTYnGDm2L+4LsNfiB/63x6XC7zintDhGCeZJfy"
+    "Pdywv3U9i254RqIrHCY4DtkHn2ndCMx1+qVnGLmmf5HVxyURXv8VshcyjON16teZyGjIIHeQNYL7lwBcobyR8ZkiZjJjI"
+    "4jHbqyxvRx2lgz3EzCBAnXgEGQana4Lo1jMi5pZglpP58SoItGpvNfZu/LuLmHu6SWM0+pxcdJYauft4PyMlmiTkfpxDm"
+    "bKPInAT8XbZr5iUD4X2/B0NN5uIh32B+66N5jEovgWtJRJm9npnyaQdL7IVKeCmuv0WnaEuNf0g/qVEAeNGCyUr05aLns"
+    "crR4gJ3JlY0GS66zigSvsKxz3Uo8TxCS2mZdZco8BhU1QuoSwEarI07stwsIaYCHe4SfjrAB9g79JdcaudG8ATJB78hbu"
+    "2BqIp5H3TVgP3hpNVRtIzpeil0TMPHiokDkiVoo9+ps3MyIAkc5MEBZ0IG7HHng84GaUiNPKEtMG8hVvG1QltnxR3wRYV"
+    "MnKki//6e6AhvBk0rDZlSQHsm4+tEMwbICN8DKGtEb6UzPC82yWwrhZofeh5BOhIYSnPsB1iAlyi0o+JNWFcVPHvTEtib"
+    "3tPoBMlwj8OabVDDN6MMdpXF8keYdKOpfQIKOqVxG16En0c9Bx97e9N6GG3N+2FXDVxeuL/Jxjq1DArKqWtIjBWavrrCo"
+    "zeWsI4GrhY8QiF3pZZ1NAriQlHFACJCHtWQe2tAmdQrxUKjE7F08QZy4coC57Gz0oZCIViHzoXPki0oxZxNWf3qNmA5tC"
+    "chNnHRe94PKSJEHh9yPDZ7DdeAI0ERjeUIYnm8PI2x0U9eIp7LgnYKIZiUPpa+dKHUNVIhAQb1587A4ozOyKq7lSLDsU4"
+    "u+DW3EKgxmF+FVopdUVGirl/smG0vJiTSasHHkFXlvVqDmEq2XtpFfKvK2ze3F2HosjEGKvPi5U69T4prDlXRxE1/ybOe"
+    "E7i27is8y/eZKg0efZhsz5hulm6yGutG578f1WECjPlvxqY4bFxV4MM43Nv9JDAh/8TXw4rB8zig5uWCDwSq0DcwXTSBV"
+    "tgMqTxEurvmIJlnuHYDQeG3aY1gEN2n4HG+PP/VdHk6biDwAZUjdRZ7G3LuE2dMLasCUCVVrpjKzSx1jHQf3hJPqnuLs7"
+    "SxhFT93hXqZ1komhyWPPnKHjMhmOJWzj2MOXCYznAzExi8QdNLQO2IrClAp/0UdhKIPZHKYDFJyXxRXizQMFnEGZ88Uyz"
+    "eVk4inezltEh61LtGbMTvqE06mptYlG0NluHCMedDqBBMTRATOCrNitI+f6dgJNMW3AfNU5ibpP4yfIjrD/ZFR07REUI5"
+    "MvcTxj9nPDu7AdDV7ry6LsO+ZUuPNuxUil+zVTi+/1ayjuzh3qQTlMRuO6iQaPzEt47WnEhqg8iNOLx5MG9RGP0KFaGvt"
+    "cEgnT4pUgZxS0J8Y6vWt0hLPRRa5u1nVWImvWm7Ol6kRhpnH+vU0v35B0qzoNwJrQnJidbY7FWOYaiUH8WlYTGYLKoEOV"
+    "zrJpLccI/ea54JVmJ/jEy",
+    "xnOs6tdbDvKip+EfRscTLwI86v129aO5ojgDfhfICoa2BsRG8PIF0Sy4VJhfxdnZ8FIfgKOobCwiTDOwTD822Jhjalde2"
+    "sg+oza+phfiiMAnfQv4W27SATPhdWbGCe7iSOjADyZ7mMPh4fxv2/CzCmMYmgEiKfk0GHYYBv8T4hz7CXKyyEx9GFicQp"
+    "6BCMOxlnvi6AGD2opUEeEkeJZtgpxtJxMJjHcVmLazhgYnG2iDIAuit2iH9zOKxn6iE6iiV04p4lVqbOV5NiaPpoAdr0T"
+    "r9eIzKdk+LRZEJ/XBGKkdjUym9SO8zK5NM+2I0YlrfvLBTgoCOtg8mVwwQUS5cOxcJzUzRB76Dgv6SYmr4KM5NeOetXjQ"
+    "fp1/C55R1N8EyoMId8DtMLdXVYdZjntoxAZI0D98C76QUvl+6Of1I3AZ38W/auLgvYygyGcYlMzWgJaD13Xw4fQfbHoQH"
+    "8NL9qiqoHPQLdYT+WXcQU+KCvahMgXT7XEwzroJg3h+1XoXqOS+Ff/X2eP/nhw98eDx3Tnt19fQA3rJMcAMjhrPzh1nW4"
+    "sbHW6Z0lA0PX2pCUDmzgLuhucuJK15JSrZB01T6ypvoOWtfXTnM7a/oRsq3DJu/wEB6yQ1iSoc5cElW7zuFeX7C8y4yjv"
+    "Ybj+qRFTIaK11tlljjmaekpkjeWey/m84tsRJwG2+DifklZiBF7GJnN6SdGRJ3l1lZYi2GWwMHi3z+RE5l4Qf3qZQC73D"
+    "JyqdbHqdv9VJeAzmBvf6BknkKU5Ol+WqSRmEOaKOeXc55HNB8eIOlWLqGCgkCPmYcSMRUU86Rm0ncuFYzWgix991wyrzJ"
+    "NqhRquBQFtFjh+TIdmkALUTtXNF8kZx2fQeQKmN8nVmMuumFS5ePjwhMoBasJSkwMZBgddAMxkYaPKRMsFPvZkwa4d0KH"
+    "PiyvWeCBliT7Vqk7E7wuQIbsdGYDGmQcqf15QOoprEVtuLK3GSfRVgQIJyz1VUonti9ZlLDoAhCFcQHEGYms1y/0O/J0g"
+    "T8zpt3yIab0tYbU0+6MzN6eEskPHUKUZWbAwG6sANG5LthawEPLm5fHP71+9+enbl8N5dmpfuijTeZEAt8XgrTmrjTqiK"
+    "l4QO9pJzpOMJ4tRB+kzykxeFeUn01FIZBTM0zOSJTtsWwCE9w3iZaJ2Ep3rDcLAlB90QVJiEDWAl/xZWcA6gv1/mdgZYy"
+    "enAtERjv68lN9ss8wawngshLG1V6H+vBHtNoYtYk2aXAN92d1gnnNi8taRgcrKL0nl1nkyEfX4Va6nrKerU7Jq1dhY9xa"
+    "H8W3rGehY/d9oATN3x3SOns75kN0aMGK0snzFbBagFoDMmHM/rstkSuzI+eYjGprNRs8OK8onBpHGPOat6uxWlPPoyF1+"
+    "qnarlB5MHEEjBgKoLUZsSOmCyLKv6Aewee6/6SUMfhHr2b10KP9NHpTJxMdnnFbDNccs1P+cpVfxVaKOu1V8kRiWSuK/K"
+    "yODHv9eMB4jcFbjP4qVyRNzm5ySGB9fJytPHLnJ2+v0Fcgu0LbXUToUiAsw2gpeqW5WdXlDAr7NSz2txumEFmHloZfqAU"
+    "gkD2CaU/hHEK9/+3tYGc+tKWDmrErVkFAs52c82qckziGlTswndkL7qKrYW4pzltsU4FbnZYsEyyv3NIqVly4FkbJ0Gi7"
+    "r8JxznxMrOwwttMQPnD76to1jslozF1s0GavP4bCtwNShWrioP38UxWWnAAxQGiLbA93r2mLALqRh/ysp/pa9PxlrjOnw"
+    "L7kku1GMM0F2LZP8HCKt7zTZYi5PC1Fg6YJhVeWUPepehUGefObZgyb34cOkD7VVlSLb5GcYjppQoYQ+d1Gmszj4X2DBs"
+    "rOVadUGnA9cMdvL8pJYCp5sOHAryA8uBWhMAvqpNBaM6VmGZCf0v8uWhYhMaiVVr4jw+GnOX4Wq91wrFKLtlQ5M1YrWJP"
+    "EnL0LffSMR9+5XSAfq3rWbW5bHeQfTGNG2SKBMc4hSBYKCQtYBU7tpdorpksG2BKzI0T/Gt2da78is5XO5UJldlJ26im3"
+    "G2ZZ96QDv/Ov6AO6UhmYEoR20SsLG4S9ki/+lTYsIODTJvRtSn3KBxA4jVhTm616VzfuI+yNii9z1QGTgxFmwFcGuyBFy"
+    "c9WhwKufyOOrOmyVAH1KKdhvDMdzSzOmG3cjVX3rlp2X1EvRtKzWadT67LOXb+fX5iynQabNBHpSZwwXnDKrJYd4P2Bv+"
+    "4pJVzX84eindyo+pR550kH5LQ2Ja61X1oEAtWMWbhtStOpD7XLSxBwA7gHOhdOL9LJhpJG/IVB25PFOMFp/deJEU1qnVk"
+    "zh2FwxYovbRM4J6WLmLuUDeJ4EZtXrvQi6RVcuXwYcHFhBXlzJ2SVVXCOkmjY/bissXHhRNAqpqewwHcWu0VVyo5HDGTs"
+    "huNYTr7R02hPLv+sANVDnaykedI53c+TDDv1kEH/Uzo9lK23j1+eSr4u++Z617buAkgCTxzl5aglCXM5r4xxusehpIYBF"
+    "5jrUG3ePeKvWqYNh7nOqN1x9W3Hu09TXU3MWkjR0tMBeWCA+h84amd/ycONEfPjwY+5w4x6wF1/tYtHp+ZfpLKHWhx61w"
+    "Snsgb4KFlco8LCG2raL7+x+TsOrLD8rrgTSm8G8H9QhQi3wW0C9UTBAQbEADNWt/GY9OA6SlRFrc/yjRffOU7MoFlBVp6"
+    "wo3tj0RrbXosxyhay77EvRcOylXZ0YR50Ykp2I6qUQVQwo3PAZy5ZfAzhBwyhorbduPC6fad6gWGreSwQjPnUaNShjagR"
+    "fYpro1KlqzknWKgn/kYxxFv6fIR2Gk39Eu1s1lG08/vAjh8at+pQtAgR+0KKvixxX07qc/5je4BK0XC9tMoK7O3hTrc/w"
+    "q5p1Nz5eG74cMA4XI9BTd4jwIeoyYABTC3lPhRgLooVcxukUpa4U88lMrAP3HZvJdpIdskiINf+sGYhYSjlQig7P5pOAE"
+    "0jb35RhdiP5gBiE8tNu6tbjGYfGb8l7tWzOaRtoJ6+0hYz3+TY9y0gWDWlAZsQz9JDBqewxXUvjDt4TeV3Qb+PPduT8n0"
+    "/5SNA10T5e+jSal7QjWvct0B5KL3h9tBmHl7QlGnLW/7PCXufgaBI0MQE4S/qd75nscTo0wAeCRF8Sq4DMBhBSz4sUFJD"
+    "FWDpxTomyEdE7zQ27qVlKn+UNcQ+i3Qocy+bJyzkdkimD10S7q4gq/V9xWujg</script>\n<script>(()=>{documen"
+    "t.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8Array.from(atob(o"
+    ".textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThrough(new Decompr"
+    "essionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.createEl"
+    "ement(\"style\"),n=document.createElement(\"script\");t.textContent=c,document.head.append(t)"
+    ",document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n)});})();</sc"
+    "ript>\n</body>\n</html>\n"};
 
 #endif
 
@@ -30632,18 +30653,18 @@ static void mli_text_snapshots(mli_report *r) {
 static MLI_COLD void mli_text_growth(mli_report *r) {
     size_t i;
     if (!r->series.growing) return;
-    mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at least 8 "
-                      "snapshots with R2 >= 0.8\n    a minute   snapshots       since       R2\n");
+    mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at "
+                      "least 8 snapshots and 1 s with R2 >= 0.8\n"
+                      "    a minute   snapshots       since       R2\n");
     for (i = 0; i < r->series.growing; i++) {
         const mli_series *s = &r->series.grows[i];
+        const char *tag = mli_series_tag(r->lord, s);
         mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
                  r->series.snapshot[s->since]->time);
         mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
-        if (s->book == MLI_BOOK_TAG)
-            mli_putf(r->o, "  tag %s", s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject
-                                              : "(untagged)");
+        if (s->book == MLI_BOOK_TAG) mli_putf(r->o, "  tag %s", tag ? tag : "(untagged)");
         if (s->book == MLI_BOOK_SITE)
-            mli_putf(r->o, "  site %p", (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+            mli_putf(r->o, "  site %p", (const void *)mli_series_site(r->lord, s));
         mli_putf(r->o, "  %i\n", mli_report_device(r, s->dev));
     }
     mli_text_more(r, r->series.growing_all, r->series.growing, "line");
@@ -30811,8 +30832,8 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
         mli_putf(r->o, "... and %ju more at other sites\n", r->mistakes_more);
 }
 
-/* -- the first screen -- Its lines end before MLI_TEXT_COLUMNS. A longer line goes on in the next one,
-   after MLI_TEXT_INDENT blanks. */
+/* -- the first screen -- Its lines end before MLI_TEXT_COLUMNS. A longer line goes on in the next
+   one, after MLI_TEXT_INDENT blanks. */
 
 #define MLI_TEXT_COLUMNS 100
 #define MLI_TEXT_INDENT 8
@@ -33404,7 +33425,7 @@ static MLI_COLD void mli_timeline_device(mli_report *r, const mli_snapshot *s, u
     const mli_holding *held = mli_snapshot_holdings(s, dev, MLI_BOOK_TAG, &n);
     for (i = 0; i < n; i++) {
         const uint32_t row = held[i].row;
-        if (!row || row > r->tags) continue; /* the tag was added since the capture */
+        if (!row) continue; /* the bytes without a tag are in the last line */
         mli_timeline_line(r, s, dev, (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, row)->subject,
                           held[i].bytes);
         mli_take_off(&rest, held[i].bytes);

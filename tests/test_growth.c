@@ -155,6 +155,20 @@ static void less_than_eight_snapshots_do_not_grow(void **state) {
     sessions(&s, 7 * MIB);
     assert_int_equal(stop(&s), 2); /* eight: the device and the tag */
 }
+static void less_than_a_second_does_not_grow(void **state) {
+    const uint64_t steps[] = {90, 130}, grows[] = {0, 3};
+    uint64_t i, k;
+    (void)state;
+    for (k = 0; k < 2; k++) {
+        server s;
+        start(&s, 1, MEMLORD_FLAG_SITES);
+        for (i = 0; i < steps[k]; i++) {
+            sessions(&s, i * MIB);
+            pass(&s, 10 * MS);
+        }
+        assert_int_equal(stop(&s), grows[k]);
+    }
+}
 /* A slow growth counts from 1 MiB a minute on or, of a device whose capacity is known, from 1 % of
    that on. */
 static void the_least_growth_is_a_mebibyte_a_minute(void **state) {
@@ -227,6 +241,7 @@ int main(void) {
         cmocka_unit_test(a_run_up_that_is_over_does_not_grow),
         cmocka_unit_test(growth_that_begins_late_is_dated),
         cmocka_unit_test(less_than_eight_snapshots_do_not_grow),
+        cmocka_unit_test(less_than_a_second_does_not_grow),
         cmocka_unit_test(the_least_growth_is_a_mebibyte_a_minute),
         cmocka_unit_test(a_clock_that_went_back_finds_no_growth_and_harms_nothing),
         cmocka_unit_test(a_tag_that_was_not_among_the_largest_is_not_known_then),

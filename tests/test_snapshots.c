@@ -182,6 +182,24 @@ static void more_than_fit_thin_out_and_are_counted(void **state) {
     free(json);
 }
 
+static void those_that_are_no_longer_kept_are_in_no_sentence(void **state) {
+    memlord *lord = test_lord(state);
+    char *text, *full, *json;
+    unsigned i;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+    for (i = 0; i < 300; i++) assert_ok(memlord_checkpoint(lord, "c"));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    full = strstr(text, "\n---- in full ----\n");
+    assert_non_null(full);
+    assert_non_null(strstr(full, "\nanomalies and drops, all dropped_snapshots 45\n"));
+    *full = 0;
+    assert_null(strstr(text, "anomalies"));
+    free(text);
+    json = json_of(lord);
+    assert_non_null(strstr(json, "\n\"verdicts\":[]"));
+    free(json);
+}
+
 static void named_ones_alone_are_bounded_too(void **state) {
     memlord *lord = test_lord(state);
     char name[32], *json;
@@ -928,6 +946,7 @@ int main(void) {
         TEST(hostile_names_are_harmless),
         TEST(a_name_of_ten_megabytes),
         TEST_FAKES(more_than_fit_thin_out_and_are_counted),
+        TEST(those_that_are_no_longer_kept_are_in_no_sentence),
         TEST(named_ones_alone_are_bounded_too),
         TEST_FAKES(those_kept_lie_evenly_over_the_whole_run),
         TEST_FAKES(what_was_highest_is_not_thinned_away),

@@ -226,11 +226,11 @@
                          idle since other threads came can hold back more: with 8 threads
                          twice as much. No thread holds back more than counter_batch. The same
                          holds for tags. It holds for sites, too, but the first thread of a
-                         site may hold back a counter_batch.
-                         JSON has the peak_error of each tag and site. A reader of the peak,
-                         such as a report or a snapshot, raises it to the live bytes of that
-                         moment if these are more. The peak of a scope is exact on one device
-                         if no threads share the scope. On several devices it is an upper
+                         site may hold back a counter_batch. JSON has the peak_error of
+                         each tag and site. A reader of the peak, such as a report or a
+                         snapshot, raises it to the live bytes of that moment if these
+                         are more. The peak of a scope is exact on one device if no
+                         threads share the scope. On several devices it is an upper
                          bound: memlord_scope_export
         freed            bytes credited since the last collection or reset. The host has freed
                          them; its allocator, or the driver, may still hold the memory
@@ -393,9 +393,10 @@
     that touches a device with a capacity source, a collection callback and a strategy. With
     MEMLORD_FLAG_NO_THREADS there are none. They take no signals. With MEMLORD_FLAG_DEFER the
     poller of the cpu starts when a callback is added. It starts the others when it sees that
-    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start.
-    One writes a file, after memlord_export_start. One, the listener, answers the neighbours,
-    after memlord_pressure_open. The listener runs collection callbacks even with
+    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start;
+    with MEMLORD_FLAG_NO_SNAPSHOT_THREAD calls take them. One writes a file, after
+    memlord_export_start. One, the listener, answers the neighbours, after
+    memlord_pressure_open. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
     MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not

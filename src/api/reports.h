@@ -13,8 +13,8 @@
     X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
     X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")           \
     X(FOLDED_PEAK, "peak.folded", "as FOLDED: what each stack held at its device's peak")     \
-    X(FOLDED_ALLOCATED, "allocated.folded", "as FOLDED: what each stack has allocated")   \
-    X(TIMELINE, "timeline.csv", "live bytes by device and tag over the snapshots, for a spreadsheet")
+    X(FOLDED_ALLOCATED, "allocated.folded", "as FOLDED: what each stack has allocated")       \
+    X(TIMELINE, "timeline.csv", "live bytes by device and tag over time, for a spreadsheet")
 
 typedef enum memlord_format {
 #define MLI_X(name, suffix, text) MEMLORD_FORMAT_##name,

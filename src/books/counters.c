@@ -96,15 +96,16 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the end
-   of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the
+   end of the call. Without a batch every call publishes, and each 64th looks at the clock. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands if a
-   bound was reached, of the device's holders if they are to be noted again, and of snapshots. */
+/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands
+   if a bound was reached, of the device's holders if they are to be noted again, and of snapshots.
+   */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -399,9 +400,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of `level`
-   also pairs with the releases of the calls that count: a reader that finds the level of a call also
-   finds what calls counted that had ended before. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of
+   `level` also pairs with the releases of the calls that count: a reader that finds the level of a
+   call also finds what calls counted that had ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -420,12 +421,12 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     return sum;
 }
 
-/* Raises the peak of a row to what its cells show, and sets the sums that concern the peak. No cell
-   with a batch can publish meanwhile, so the published bytes and what one cell holds back were live
-   together. The levels of all cells may be of different moments: the thread of one cell may have
-   freed before another one allocated. They were live together if a second pass finds the same sums,
-   because a call changes `allocs` or `out` before the level. Without a batch the published bytes are
-   the live bytes. */
+/* Raises the peak of a row to what its cells show, and sets the sums that concern the peak. No
+   cell with a batch can publish meanwhile, so the published bytes and what one cell holds back were
+   live together. The levels of all cells may be of different moments: the thread of one cell may
+   have freed before another one allocated. They were live together if a second pass finds the same
+   sums, because a call changes `allocs` or `out` before the level. Without a batch the published
+   bytes are the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -571,9 +572,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the epoch
-   changes with the rows of devices, all of which it takes at once: a free counts in both or in
-   none. */
+   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the
+   epoch changes with the rows of devices, all of which it takes at once: a free counts in both or
+   in none. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);

@@ -1,6 +1,6 @@
 /* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
-   process, and the names of this process and of its machine. It may use os/system. Invariant: a doubtful number counts as unknown, because a wrong
-   number is worse than none. Locks: none. */
+   process, and the names of this process and of its machine. It may use os/system. Invariant: a
+   doubtful number counts as unknown, because a wrong number is worse than none. Locks: none. */
 #ifndef MLI_OS_MACHINE_H
 #define MLI_OS_MACHINE_H
 #include "api/api.h"

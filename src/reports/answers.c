@@ -115,8 +115,8 @@ typedef struct mli_verdict_writer {
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     size_t sentences;   /* TEXT: how many sentences there were so far */
-    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after the
-                           last, from 0 */
+    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after
+                           the last, from 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
@@ -259,8 +259,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
-/* Writes who holds a physical device: the largest other process, or all other processes if it is not
-   known, then the largest tag. Leaves out other processes that hold less than this ledger. */
+/* Writes who holds a physical device: the largest other process, or all other processes if it is
+   not known, then the largest tag. Leaves out other processes that hold less than this ledger. */
 static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
     const memlord_capacity sample = mli_phys_sample_of(line->phys);
     mli_out *o = &w->part;
@@ -340,16 +340,14 @@ static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book)
 /* Writes what grows: "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or, for a device,
    "it grows". */
 static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series *s) {
-    memlord *lord = w->r->lord;
-    if (s->book == MLI_BOOK_SITE && s->row) {
-        w->site = mli_row_site(lord, s->row);
+    w->site = mli_series_site(w->r->lord, s);
+    w->tag = mli_series_tag(w->r->lord, s);
+    if (w->site)
         mli_putf(&w->part, "site %p grows", (const void *)w->site);
-    } else if (s->book == MLI_BOOK_TAG && s->row) {
-        w->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
+    else if (w->tag)
         mli_putf(&w->part, "tag %s grows", w->tag);
-    } else {
+    else
         mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
-    }
 }
 /* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
    82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
@@ -374,7 +372,7 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
         mli_put_clock(o, seconds);
         mli_put_str(o, " UTC");
         if (most->book == MLI_BOOK_TAG && site && site->row) {
-            w->site = mli_row_site(r->lord, site->row);
+            w->site = mli_series_site(r->lord, site);
             mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
                      (const void *)w->site);
         }
@@ -447,9 +445,9 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12 KiB
-   left". If the holders were noted more than a 64th below the peak, also says of how many
-   bytes the shares are. */
+/* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
+   KiB left". If the holders were noted more than a 64th below the peak, also says of how many bytes
+   the shares are. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -475,18 +473,24 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
         }
-        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64) mli_putf(o, " of %jo", h->bytes);
+        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
+            mli_putf(o, " of %jo", h->bytes);
         mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);
     }
 }
 
-/* Does what mli_anomaly_next does, but with dev 0 returns only what no device has counted. */
+/* Does what mli_anomaly_next does, but leaves out the invocations and snapshots that are no
+   longer kept, because these lists are bounded and that is no fault. With dev 0 returns only what
+   no device has counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
     while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
         const size_t at = mli_anomaly_columns[*i - 1];
+        if (at == (size_t)MLI_STAT_COUNT + MLI_LOST_scope_invocations ||
+            at == (size_t)MLI_STAT_COUNT + MLI_LOST_snapshots)
+            continue;
         for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
             mli_take_off(v, *mli_stat_of(&r->stat[k], at));
         if (*v) break;
@@ -510,7 +514,7 @@ static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     }
     return heaviest << 62 | (sum < most ? sum : most);
 }
-/* Writes a verdict such as "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2".
+/* Writes a verdict such as "anomalies and drops, cpu: unknown_frees 1; all: dropped_exports 2".
    The device with the heaviest anomalies comes first. What no device has counted stands under
    "all". */
 static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
@@ -595,8 +599,8 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before growth,
-   peaks and the holders of live bytes, because all totals are too low then. */
+/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before
+   growth, peaks and the holders of live bytes, because all totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_verdict_writer *w) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,

@@ -43,8 +43,8 @@ MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
    holds or held most, then what is odd. Writes those from number `first` up to `last`, from 0, and
-   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts names
-   after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
+   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts
+   names after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
 /* Writes the verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);

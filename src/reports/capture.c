@@ -49,6 +49,13 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
+MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s) {
+    if (s->book != MLI_BOOK_TAG || !s->row) return NULL;
+    return (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
+}
+MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s) {
+    return s->book == MLI_BOOK_SITE && s->row ? mli_row_site(lord, s->row) : NULL;
+}
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
     uint32_t i;
     for (i = 0; i < meta->rank; i++) {

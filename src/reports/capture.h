@@ -178,6 +178,12 @@ typedef struct mli_report {
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site of a row of sites, as reports show it. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
+/* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
+   series of a site or a device. */
+MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s);
+/* Returns the site of a series. Returns NULL for the bytes that have no site, and for a series of a
+   tag or a device. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s);
 /* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
    rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);

@@ -72,8 +72,8 @@ static double mli_series_minutes(const mli_series_list *list, uint32_t i) {
     return (double)(list->snapshot[list->snapshots - 1]->time - list->snapshot[i]->time) / 6e10;
 }
 /* Returns 1 if a series had fewer than `bytes` in all snapshots before one. */
-static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_series *s, uint32_t end,
-                                     double bytes) {
+static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_series *s,
+                                     uint32_t end, double bytes) {
     uint32_t i;
     for (i = 0; i < end; i++) {
         const uint64_t level = mli_series_level(list, s, i);
@@ -81,8 +81,8 @@ static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_seri
     }
     return 1;
 }
-/* Returns 1 if a line is one by which a series grows. `age` is how many minutes ago it began, `late`
-   the slope of its second half. */
+/* Returns 1 if a line is one by which a series grows. `age` is how many minutes ago it began,
+   `late` the slope of its second half. */
 static MLI_COLD int mli_line_grows(double age, double slope, double late, uint64_t capacity) {
     if (slope <= 0 || late < slope / 2) return 0;
     return slope >= 1048576 || (capacity && slope * age >= (double)capacity / 100);
@@ -107,7 +107,8 @@ static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
         slope[i] = mli_line_add(&sums, -age, (double)level - (double)end, &fit[i]);
         points[i] = (uint32_t)sums.n;
         while (middle > i && mli_series_minutes(list, middle - 1) <= age / 2) middle--;
-        if (points[i] < MLI_GROWTH_POINTS || age < mli_series_minutes(list, 0) / 2 ||
+        if (points[i] < MLI_GROWTH_POINTS || age * 6e10 < MLI_GROWTH_NS ||
+            age < mli_series_minutes(list, 0) / 2 ||
             fit[i] < 0.8 || !mli_line_grows(age, slope[i], slope[middle], capacity) ||
             !mli_series_below(list, s, i, (double)end - slope[i] * age / 2))
             fit[i] = 0;

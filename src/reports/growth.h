@@ -1,5 +1,5 @@
-/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns mli_series_list,
-   a part of a report. May use books/ and services/snapshots. Locks: none. */
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
+   mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
 #ifndef MLI_REPORTS_GROWTH_H
 #define MLI_REPORTS_GROWTH_H
 #include "api/api.h"
@@ -8,14 +8,16 @@
 #include "base/ledger.h"
 #include "services/snapshots.h"
 
-/* What grows is found by a straight line through the live bytes of consecutive snapshots, the last
-   one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots, begins in the
-   first half of the time, and explains the bytes with an R2 of at least 0.8. It rises by at least 1
-   MiB a minute, or by at least 1 % of the capacity in all. In its second half it rises at least half
-   as fast. Earlier snapshots have less than the middle of the line, so that the last tooth of a
-   sawtooth is no growth. Of several such lines the longest one counts whose R2 is the highest, or
-   0.02 below it. */
+/* What grows is found by a straight line through the live bytes of consecutive snapshots, the
+   last one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots and
+   MLI_GROWTH_NS, because what a program takes in its first moments tells nothing of a minute. It
+   begins in the first half of the time, and explains the bytes with an R2 of at least 0.8. It
+   rises by at least 1 MiB a minute, or by at least 1 % of the capacity in all. In its second half
+   it rises at least half as fast. Earlier snapshots have less than the middle of the line, so that
+   the last tooth of a sawtooth is no growth. Of several such lines the longest one counts whose R2
+   is the highest, or 0.02 below it. */
 #define MLI_GROWTH_POINTS 8
+#define MLI_GROWTH_NS 1000000000u
 #define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
 #define MLI_GROWING 20 /* how many of what grows a report lists */
 

@@ -491,11 +491,9 @@ static void mli_json_snapshots(mli_report *r) {
 static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
     mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
     if (s->book == MLI_BOOK_TAG)
-        mli_jsonf(r->o, ",'tag':%s",
-                  s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject : NULL);
+        mli_jsonf(r->o, ",'tag':%s", mli_series_tag(r->lord, s));
     if (s->book == MLI_BOOK_SITE)
-        mli_jsonf(r->o, ",'site':%p",
-                  (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+        mli_jsonf(r->o, ",'site':%p", (const void *)mli_series_site(r->lord, s));
 }
 /* Writes the bytes of the largest tags and sites in each snapshot, and what grows. */
 static MLI_COLD void mli_json_series(mli_report *r) {

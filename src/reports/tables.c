@@ -451,7 +451,7 @@ static MLI_COLD void mli_timeline_device(mli_report *r, const mli_snapshot *s, u
     const mli_holding *held = mli_snapshot_holdings(s, dev, MLI_BOOK_TAG, &n);
     for (i = 0; i < n; i++) {
         const uint32_t row = held[i].row;
-        if (!row || row > r->tags) continue; /* the tag was added since the capture */
+        if (!row) continue; /* the bytes without a tag are in the last line */
         mli_timeline_line(r, s, dev, (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, row)->subject,
                           held[i].bytes);
         mli_take_off(&rest, held[i].bytes);

@@ -475,18 +475,18 @@ static void mli_text_snapshots(mli_report *r) {
 static MLI_COLD void mli_text_growth(mli_report *r) {
     size_t i;
     if (!r->series.growing) return;
-    mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at least 8 "
-                      "snapshots with R2 >= 0.8\n    a minute   snapshots       since       R2\n");
+    mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at "
+                      "least 8 snapshots and 1 s with R2 >= 0.8\n"
+                      "    a minute   snapshots       since       R2\n");
     for (i = 0; i < r->series.growing; i++) {
         const mli_series *s = &r->series.grows[i];
+        const char *tag = mli_series_tag(r->lord, s);
         mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
                  r->series.snapshot[s->since]->time);
         mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
-        if (s->book == MLI_BOOK_TAG)
-            mli_putf(r->o, "  tag %s", s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject
-                                              : "(untagged)");
+        if (s->book == MLI_BOOK_TAG) mli_putf(r->o, "  tag %s", tag ? tag : "(untagged)");
         if (s->book == MLI_BOOK_SITE)
-            mli_putf(r->o, "  site %p", (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+            mli_putf(r->o, "  site %p", (const void *)mli_series_site(r->lord, s));
         mli_putf(r->o, "  %i\n", mli_report_device(r, s->dev));
     }
     mli_text_more(r, r->series.growing_all, r->series.growing, "line");
@@ -654,8 +654,8 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
         mli_putf(r->o, "... and %ju more at other sites\n", r->mistakes_more);
 }
 
-/* -- the first screen -- Its lines end before MLI_TEXT_COLUMNS. A longer line goes on in the next one,
-   after MLI_TEXT_INDENT blanks. */
+/* -- the first screen -- Its lines end before MLI_TEXT_COLUMNS. A longer line goes on in the next
+   one, after MLI_TEXT_INDENT blanks. */
 
 #define MLI_TEXT_COLUMNS 100
 #define MLI_TEXT_INDENT 8

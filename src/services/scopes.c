@@ -214,9 +214,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 
 /* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
    `adopted` is the invocation that the context has joined, or NULL if the span begins a new
-   invocation. The high of
-   each cell starts again at its level, so that it measures the peak of this span. The span around
-   keeps the old high. */
+   invocation. The high of each cell starts again at its level, so that it measures the peak of this
+   span. The span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);

@@ -89,8 +89,8 @@ static MLI_COLD size_t mli_holdings_list(memlord *lord, int book, uint32_t n,
     }
     return sum;
 }
-/* Notes the bytes of n devices. Lists their holdings: by site in the first n elements, by tag in the
-   next n. Returns how many holdings there are in all. */
+/* Notes the bytes of n devices. Lists their holdings: by site in the first n elements, by tag
+   in the next n. Returns how many holdings there are in all. */
 static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usage *usage,
                                       mli_holding_list *list) {
     uint32_t i;
@@ -206,8 +206,8 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
 }
-/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these need a
-   walk of the map. If there is no memory, the snapshot counts as lost. */
+/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these
+   need a walk of the map. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
@@ -289,8 +289,9 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
-/* When calls take snapshots, the next one is due after the interval, but no earlier than after a 256th
-   of the ledger's life, because more are not kept, and after 64 times as long as this one took. */
+/* When calls take snapshots, the next one is due after the interval, but no earlier than after a
+   256th of the ledger's life, because more are not kept, and after 64 times as long as this one
+   took. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);

@@ -68,16 +68,17 @@ typedef struct mli_holders {
 /* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
-/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS have
-   all live bytes of the device. There are none if the ledger had no tag or no site by then. */
+/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their
+   number, which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than
+   MLI_HOLDERS have all live bytes of the device. There are none if the ledger had no tag or no
+   site by then. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks` is
-   1, the largest blocks. Returns NULL if there is no memory. */
+/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
+   is 1, the largest blocks. Returns NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not

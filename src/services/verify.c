@@ -499,8 +499,8 @@ static MLI_COLD int mli_verify_all(mli_verify *v) {
 
 /* -- public -- */
 
-/* Allocates a sum for each row and takes the cold lock, under which rows are made. Returns the bytes
-   that it allocated; 0 means that there is no memory, and that the lock is not taken. */
+/* Allocates a sum for each row and takes the cold lock, under which rows are made. Returns the
+   bytes that it allocated; 0 means that there is no memory, and that the lock is not taken. */
 static MLI_COLD size_t mli_verify_begin(mli_verify *v) {
     memlord *lord = v->lord;
     for (;;) {

@@ -488,7 +488,7 @@ tests['the page begins with what there is to say, and first with what is bad'] =
         'Biggest holder, cuda:0: tag weights 87.5 %, site load_layer src/load.c:91 87.5 % of 13.72 GiB']);
     const order = await page.$$eval('#overview .body > *', all => all.map(e => e.className));
     assert.deepStrictEqual(order, ['who', 'answers', '', 'bands', 'figures']);
-    assert.match(await page.textContent('.who'), /^pid 4711host=a1,model=llama-8bsince 2026-11-21 06:59:5\d UTCfor 9\.18 sMemLord 0\.3\.0$/);
+    assert.match(await page.textContent('.who'), /^pid 4711host=a1,model=llama-8bsince 2026-11-21 07:00:00 UTCfor 9\.18 sMemLord 0\.3\.0$/);
     await drawn(page);
     assert.strictEqual(await page.$eval('section:last-of-type', e => e.id), 'about');
     assert.match(await page.textContent('#about'), /written2026-11-21T/);
@@ -1412,10 +1412,10 @@ tests['the title line says what the report is of, whatever is in its names'] = a
     Object.assign(of.metadata, { program: '/opt/</b><script>window.harm=1</script>\u202e' + 'x'.repeat(5000), host: '<img src=x onerror=window.harm=1>', started_at: '2026-11-28T06:00:00.123Z' });
     await dropFile(page, 'named.json', JSON.stringify(of));
     await page.waitForSelector('.who b');
-    assert.match(await page.textContent('.who'), /^script>\ufffdx+…pid 4711on <img src=x onerror=window\.harm=1>.*since 2026-11-28 06:00:00 UTCfor 4\.59 s/);
+    assert.match(await page.textContent('.who'), /^\/opt\/<\/b><script>window\.harm=1<\/script>\ufffdx+…pid 4711on <img src=x onerror=window\.harm=1>.*since 2026-11-28 06:00:00 UTCfor 4\.59 s/);
     assert.strictEqual(await page.evaluate(() => window.harm), undefined);
     assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), 1280);
-    assert.match(await page.title(), /^MemLord · script>/);
+    assert.match(await page.title(), /^MemLord · \/opt\/<\/b><script>/);
     assert.deepStrictEqual(faults, []);
     await page.close();
 };

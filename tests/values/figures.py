@@ -590,7 +590,7 @@ def expected(report):
     m = report["metadata"]
     return {
         "title": " ".join(" · ".join(filter(None, [  # as browsers do, without double spaces
-            "MemLord", m["program"] and re.sub(r".*[\\/]", "", cut(m["program"], 60)),
+            "MemLord", m["program"] and cut(m["program"], 60),
             m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])).split()),
         "answers": answers(report),
         "figures": figures(report),

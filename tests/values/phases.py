@@ -164,6 +164,8 @@ def steepest(times, levels, capacity):
         points = [(t, y) for t, y in zip(times[first:], levels[first:]) if y is not None]
         if levels[first] is None or len(points) < 8 or times[-1] - times[first] < (times[-1] - times[0]) / 2:
             continue
+        if (times[-1] - times[first]) * 60 < 1:  # a second
+            continue
         slope, fit = fitted(points)
         rise, middle = slope * (times[-1] - times[first]), (times[first] + times[-1]) / 2
         late = [(t, y) for t, y in points if t >= middle]

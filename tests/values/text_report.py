@@ -344,6 +344,8 @@ class Report:
         """The four devices with the heaviest anomalies; under "all" what no device counted."""
         own = []
         for key, value in self.counts(None):
+            if key in ("dropped_scope_invocations", "dropped_snapshots"):  # these lists are bounded
+                continue
             value -= sum(d.count.get(key, 0) for d in self.ledger.devices)
             own += [(key, value)] if value > 0 else []
         found = [(d.name, self.counts(d)) for d in self.by_peak] + [("all", own)]
@@ -813,7 +815,7 @@ class Report:
         lines = self.ledger.growth()
         if lines:
             self.put("growth", "", "growth: by 1 MiB a minute or 1 % of the capacity, by a line through at least 8 "
-                     "snapshots with R2 >= 0.8", "    a minute   snapshots       since       R2")
+                     "snapshots and 1 s with R2 >= 0.8", "    a minute   snapshots       since       R2")
         for rate, first, points, fit, kind, device, row in lines[:20]:
             what = {"tags": "  tag " + (name(row.subject) if row else "(untagged)") if kind == "tags" else "",
                     "sites": "  site " + site_name(row and row.subject) if kind == "sites" else ""}.get(kind, "")

@@ -1664,7 +1664,7 @@ const SENTENCES = 4; // the others are one click away
 
 /* Returns the line that says what the report is of. */
 function titleLine(p) {
-    const meta = p.meta, program = text(meta.program, 80).replace(/^.*[\\/]/, ''), ran = num(meta.uptime_ns);
+    const meta = p.meta, program = text(meta.program, 80), ran = num(meta.uptime_ns);
     const from = typeof meta.generated_at === 'string' && ran !== null ? Date.parse(meta.generated_at) - ran / 1e6 : NaN; // a profile of before 0.5 does not say when it began
     const began = text(meta.started_at, 40) || isFinite(from) && new Date(from).toISOString();
     return el('p.who', program && el('b', program), ...[num(meta.pid) && 'pid ' + meta.pid, text(meta.host, 60) && 'on ' + text(meta.host, 60), text(meta.labels, 200),
@@ -1739,7 +1739,7 @@ function show(raw) {
     for (const id of sections) $(id).hidden = true;
     sections.splice(0, 3).map(id => drawSection(id, p)).forEach(link);
     look(...p.fit);
-    document.title = ['MemLord', text(p.meta.program, 60).replace(/^.*[\\/]/, ''), text(p.meta.labels, 60), num(p.meta.pid) && 'pid ' + p.meta.pid].filter(Boolean).join(' · ');
+    document.title = ['MemLord', text(p.meta.program, 60), text(p.meta.labels, 60), num(p.meta.pid) && 'pid ' + p.meta.pid].filter(Boolean).join(' · ');
     setTimeout(function next() {
         if (view.profile !== p) return;
         link(drawSection(sections.shift(), p));
