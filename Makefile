@@ -150,9 +150,9 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 # What make test's own system does not show: see tests/gates/.
-gates: try-gates try-reports $(call programs,modules) $(threaded) $(built.scripts) ## src/, what other programs do with its files, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
+gates: try-gates try-reports $(threaded) $(built.scripts) ## src/, what other programs do with its files, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
 	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh $(wildcard tests/gates/*.sh) $(outside) tests/matrix.sh tests/systems.sh tests/mutants.sh \
-		$(threaded) $(call programs,modules)
+		$(threaded)
 
 test-all: ## [PART=] [LONG=1]: one part of make test-parts, or all in turn; those over ten minutes with LONG=1
 	+@$(if $(PART),$(run_part),sh tests/all.sh $(foreach p,$(parts),$(if $(LONG),$p,$(call short,$p))))

@@ -28,9 +28,10 @@ def implementation(text):
 
 
 class Finder:
-    """Finds every fault of the header: (start, end, replacement, kind), by offsets of the text."""
+    """Finds every fault of the header: (start, end, replacement, kind), by offsets of the text. With
+    `pieces` it finds those of the functions that have one of these pieces of text in them."""
 
-    def __init__(self, text):
+    def __init__(self, text, pieces=('',)):
         self.text, self.found = text, []
         kinds = cindex.CursorKind
         self.visit = {kinds.BINARY_OPERATOR: self.operator, kinds.UNARY_OPERATOR: self.no,
@@ -41,7 +42,9 @@ class Finder:
         for top in unit.cursor.get_children():
             if top.location.file and top.location.file.name.endswith(HEADER) and top.is_definition() and \
                     top.kind == kinds.FUNCTION_DECL:
-                self.walk(top)
+                body = self.at(top)[2]
+                if any(piece in body for piece in pieces):
+                    self.walk(top)
 
     def walk(self, cursor):
         if cursor.kind in self.visit:

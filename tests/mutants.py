@@ -14,11 +14,12 @@ A fault in the body of a module is compiled as that module, and linked with the 
 A fault runs the suites that reach its line, quickest first, until one fails: for at most 60
 seconds. Which suites reach which lines is measured once for each memlord.h. tests/mutants.txt
 names the faults that change nothing that can be observed, each with its reason: they are drawn, and
-count as equivalent. The status is 1 if less than 95 % of the others are noticed, or if more than
-10 % of all are equivalent; it is 2 if the tool cannot run.
+count as equivalent. A suite that hangs with a fault has noticed it; such faults are counted apart.
+The status is 1 if less than 95 % of the others are noticed, or if more than 10 % of all are
+equivalent; it is 2 if the tool cannot run.
 
 A table of known faults names one suite a row: section | line | line with the fault | suite. The
-status is 1 if a suite does not notice its fault, 2 if the header has no such line.
+status is 1 if a suite does not fail with its fault, 2 if the header has no such line.
 """
 import bisect
 import collections
@@ -173,8 +174,9 @@ def attempt(number, text, fault, who, limit=LIMIT):
         for seconds, suite in who:
             if time.time() >= ends:
                 return 'survived', f'{limit} s'
-            if run(ready(suite, here), min(20 * seconds + 5, limit), env=ENV) != 0:
-                return 'killed', suite
+            status = run(ready(suite, here), min(20 * seconds + 5, limit), env=ENV)
+            if status != 0:
+                return 'timed out' if status == 124 else 'killed', suite
         return 'survived' if who else 'not reached', ' '.join(suite for _, suite in who)
     finally:
         shutil.rmtree(here, ignore_errors=True)
@@ -205,10 +207,10 @@ def rows(table):
     return [(what, last) for what, _, last in kept if what.count(' | ') >= 2]
 
 
-def try_all(pool, text, names, tries):
+def try_all(pool, text, names, tries, limit=LIMIT):
     """Tries faults, each with its suites, and says what comes of them: how many of each verdict."""
     count = collections.Counter()
-    jobs = {pool.submit(attempt, number, text, fault, who): describe(text, names, fault)
+    jobs = {pool.submit(attempt, number, text, fault, who, limit): describe(text, names, fault)
             for number, (fault, who) in enumerate(tries)}
     for job in concurrent.futures.as_completed(jobs):
         verdict, who = job.result()
@@ -231,14 +233,17 @@ def known(pool, text, names, faults, table):
             wrong = True
     if wrong or not given:
         return 2
+    compile_modules(pool)
     named = sorted({suite for _, suite in given})
     list(pool.map(build, named))
-    sound = pool.map(lambda s: attempt(s, text, (0, 0, '', ''), [(LIMIT, s)], 5 * LIMIT), named)  # also where much else runs
+    long = 5 * LIMIT  # as much else may run beside
+    sound = pool.map(lambda s: attempt(s, text, (0, 0, '', ''), [(LIMIT, s)], long), named)
     for suite, (verdict, _) in zip(named, sound):
         if verdict != 'survived':
             print(f'mutants: {suite} fails without a fault', file=sys.stderr)
             return 2
-    killed = try_all(pool, text, names, [(found[what][0], [(LIMIT, suite)]) for what, suite in given])['killed']
+    tries = [(found[what][0], [(LIMIT, suite)]) for what, suite in given]
+    killed = try_all(pool, text, names, tries, long)['killed']
     print(f'{killed} passed, {len(given) - killed} failed')
     return int(killed < len(given))
 
@@ -251,6 +256,7 @@ def drawn(pool, text, names, faults, given):
         print(f'mutants: no such section: {" ".join(sorted(wrong))}', file=sys.stderr)
         return 2
     began = time.time()
+    compile_modules(pool)
     reached = coverage(text, pool)
     print(f'{len(faults)} faults, {len(reached)} suites; {n} drawn with seed {seed}', flush=True)
     code = sorted(set().union(*(w['code'] for w in reached.values())))
@@ -264,7 +270,7 @@ def drawn(pool, text, names, faults, given):
             place = code[min(bisect.bisect_left(code, line), len(code) - 1)]
             tries.append((fault, sorted((w['seconds'], s) for s, w in reached.items() if place in w['lines'])))
     count = try_all(pool, text, names, tries)
-    killed, alive = count['killed'], count['survived'] + count['not reached']
+    killed, alive = count['killed'] + count['timed out'], count['survived'] + count['not reached']
     print(', '.join(f'{n} {verdict}' for verdict, n in count.items()) +
           f', {equivalent} equivalent; {time.time() - began:.0f} s')
     print(f'{killed} passed, {alive} failed')
@@ -276,12 +282,13 @@ def main():
     os.makedirs(OUT, exist_ok=True)
     text, given = open(HEADER).read(), sys.argv[1:]
     names = implementation(text)
-    faults = sorted(set(Finder(text).found))
+    table = (given + ['tests/mutants_known.txt'])[1] if given[:1] == ['known'] else None
+    pieces = [what.split(' | ')[1] for what, _ in rows(table)] if table else ['']
+    faults = sorted(set(Finder(text, pieces).found))
     if given[:1] != ['show']:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            compile_modules(pool)
-            if given[:1] == ['known']:
-                return known(pool, text, names, faults, (given + ['tests/mutants_known.txt'])[1])
+            if table:
+                return known(pool, text, names, faults, table)
             return drawn(pool, text, names, faults, given)
     for fault in faults:
         what, line, kind = describe(text, names, fault)

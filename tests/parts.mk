@@ -103,6 +103,7 @@ $(call row,asan-1,3,test,$$(call slice,1,2,$$(call all_of,asan)),the suites with
 $(call row,asan-2,3,test,$$(call slice,2,2,$$(call all_of,asan)),and the other)
 $(call row,tsan-1,6,test,$$(call slice,1,2,$$(call all_of,tsan)),the suites with the thread sanitizer: one half)
 $(call row,tsan-2,6,test,$$(call slice,2,2,$$(call all_of,tsan)),and the other)
+$(call row,modules,4,test,$$(call programs,modules),the suites with the modules of src/ in place of memlord.h)
 $(call row,scripts,8,reports,$$(filter-out $$(own_part),$$(scripts) $$(outside)),the scripts of make test and make gates under more load)
 $(call row,kills,8,test,tests/neighbours.sh tests/signals.sh,10$(comma)000 kills$(comma) 1$(comma)000 forks and signals at any moment)
 $(call row,embed,4,embed,tests/embed.sh tests/ggml.sh,the recipes of examples/embed and examples/ggml)

@@ -69,7 +69,10 @@ for knob in $all; do
     if [ "$knob$nvtx" = MEMLORD_CUDA_NVTX ]; then
         skip "$knob" 'no nvtx3/nvToolsExt.h: it comes with the CUDA toolkit'
     elif flags=$(value "$knob"); then
-        compiles "$knob" "$flags"
+        case $knob in # only memlord_cuda.h asks for MEMLORD_CUDA_*, as is tested below
+        MEMLORD_CUDA_*) compiles "$knob" "$flags -DONLY_CUDA" ;;
+        *) compiles "$knob" "$flags" ;;
+        esac
         [ "$knob" = MEMLORD_DISABLE ] || together="$together $flags"
     else
         said="tests/gates/knobs.sh has no value for $knob"
@@ -87,4 +90,7 @@ for header in memlord.h memlord_cuda.h; do
     [ -z "$said" ]
     verdict $? "$header: the manual names each macro that it asks for"
 done
+said=$(asked memlord.h | grep MEMLORD_CUDA_)
+[ -z "$said" ]
+verdict $? 'memlord.h asks for no knob of memlord_cuda.h'
 plan

@@ -1,5 +1,7 @@
 """The model of what a ledger keeps of time: scopes, events, snapshots, and who held a peak."""
 
+import functools
+
 from books import Between
 from script import EXACT, E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, text
 
@@ -137,7 +139,7 @@ class Kept:
 class Snapshot:
     def __init__(self, time, name, devices, blocks, holdings):
         self.time, self.name = time, name
-        self.holdings = holdings  # by (device, "tags" or "sites"): the largest, as (row or None, bytes)
+        self.holdings = holdings  # by (device, "tags" or "sites"): the largest, as {row or None: bytes}
         self.usage = [Usage(device) for device in devices]
         self.live = sum(u.live for u in self.usage)
         self.count = sum(u.blocks for u in self.usage)
@@ -154,6 +156,7 @@ def fitted(points):
     return (ty / tt if tt else 0, ty * ty / tt / yy if tt and yy else 0)
 
 
+@functools.lru_cache(maxsize=None)  # each report of one ledger asks for the same lines
 def steepest(times, levels, capacity):
     """The line by which something grows: (bytes a minute, first snapshot, snapshots, R2), or None. Of those
     whose R2 is the highest, or 0.02 below it, the longest."""
@@ -403,23 +406,22 @@ class Phases:
         found = [(row, row.live) for row in self.top(rows, device)]
         left = device.live - sum(row.live for row in rows if row.device is device)
         found += [(None, left)] if left > 0 else []
-        return sorted(found, key=lambda held: -held[1])[:HOLDERS]
+        return dict(sorted(found, key=lambda held: -held[1])[:HOLDERS])
 
     # -- series: the live bytes of a device, a tag or a site in each snapshot; None is not known --
 
     def level(self, snapshot, device, kind, row):
         if kind == "devices":
             return sum(u.live for u in snapshot.usage if u.device is device)
-        held = snapshot.holdings.get((device, kind), [])
-        return dict(held).get(row, 0 if len(held) < HOLDERS else None)
+        held = snapshot.holdings.get((device, kind), {})
+        return held.get(row, 0 if len(held) < HOLDERS else None)
 
     def series(self, kind):
         """(device, row, bytes in each snapshot) of the tags or sites with the most bytes."""
-        snapshots, found = self.snapshots_shown(), []
+        snapshots, found = self.snapshots_shown(), {}  # as a set that keeps its order
         for snapshot in snapshots:
             for device in self.devices:
-                found += [(device, row) for row, _ in snapshot.holdings.get((device, kind), [])
-                          if (device, row) not in found]
+                found.update(((device, row), None) for row in snapshot.holdings.get((device, kind), ()))
         found = [(device, row, [self.level(s, device, kind, row) for s in snapshots]) for device, row in found]
         return sorted(found, key=lambda one: -max(level or 0 for level in one[2]))[:SERIES]
 
@@ -429,11 +431,12 @@ class Phases:
         snapshots, found = self.snapshots_shown(), []
         capacity = {device: line.total for line in self.capacity_lines() for device in self.devices
                     if line.physical is device.physical and line.total}
+        times, series = tuple(s.time / 6e10 for s in snapshots), {kind: self.series(kind) for kind in ("sites", "tags")}
         for device in self.devices:
             all_of_it = (device, None, [self.level(s, device, "devices", None) for s in snapshots])
             for kind in "devices", "sites", "tags":
-                for of, row, levels in [all_of_it] if kind == "devices" else self.series(kind):
-                    line = of is device and steepest([s.time / 6e10 for s in snapshots], levels, capacity.get(device))
+                for of, row, levels in [all_of_it] if kind == "devices" else series[kind]:
+                    line = of is device and steepest(times, tuple(levels), capacity.get(device))
                     found += [line + (kind, device, row)] if line else []
         return sorted(found, key=lambda one: -one[0])
 

@@ -13,7 +13,7 @@ def lines_of(snapshot):
     found = []
     for usage in snapshot.usage:
         rest = usage.live
-        for row, bytes in snapshot.holdings.get((usage.device, "tags"), ()):
+        for row, bytes in snapshot.holdings.get((usage.device, "tags"), {}).items():
             if row:
                 found.append((row.subject, usage, bytes))
                 rest -= bytes
