@@ -1,11 +1,12 @@
 #!/bin/sh
 # tests/fleet.sh: what memlord_export_start writes, read by a real node_exporter and a real Prometheus:
-# the numbers are those of the processes, the alerts see a process that is gone. Speaks TAP. `make
-# test-fleet` and `make test-all`. What is missing is named, and its tests are skipped
-# (`make deps-fleet`).
+# the numbers are those of the processes, each query of the dashboard has series, the alerts see a
+# process that is gone. Speaks TAP. `make test-fleet` and `make test-all`. What is missing is named,
+# and its tests are skipped (`make deps-fleet`).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
+make build/llama >&2 || exit 1
 rules=examples/fleet/rules.yml
 missing=
 for program in prometheus promtool python3; do
@@ -25,7 +26,7 @@ $(grep -o "\"device\":\"mapped\".*\"gc_runs\":$runs," $file.json | head -n 1 | c
 matches 'fleet: the last file that llama exports has the numbers of its report' '^runs [1-9]' mapped
 if [ -n "$missing" ]; then
     for name in 'rules' 'tests of rules' 'configuration' 'numbers' 'end' 'metrics' 'same labels' 'other labels' \
-        'another number' 'a killed process' 'what is left'; do skip "fleet: $name" "no$missing"; done
+        'dashboard' 'another number' 'a killed process' 'what is left'; do skip "fleet: $name" "no$missing"; done
     plan
     exit
 fi
@@ -91,6 +92,14 @@ sleep 1 # Prometheus may have asked between the two
 scrape
 matches 'fleet: files with other ranks are none' '^0 new error' 'node_textfile_scrape_error 0' \
     'memlord_live_bytes{device="cpu",rank="0"}' 'memlord_live_bytes{device="cpu",rank="1"}'
+
+rm "$fleet"/textfiles/*.prom
+began=$(date +%s)
+export_as a rank=0 -n 128 -g 4
+sleep 1 # until the rules have its last numbers
+said=$(python3 tests/dashboard.py "$prometheus" "$began" "$(date +%s)" 2>&1)
+matches 'fleet: each query and each variable of the dashboard finds what a process exports' \
+    '^ variable device: cpu mapped' '^Each query has series' '!^fault'
 
 rm "$fleet"/textfiles/*.prom
 export_as one rank=one -n 16 -r "$fleet/one.json"
