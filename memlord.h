@@ -26254,44 +26254,48 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 /* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
    mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
 
-/* What grows is found by a straight line through the live bytes of consecutive snapshots, the
-   last one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots and
-   MLI_GROWTH_NS, because what a program takes in its first moments tells nothing of a minute. It
-   begins in the first half of the time, and explains the bytes with an R2 of at least 0.8. It
-   rises by at least 1 MiB a minute, or by at least 1 % of the capacity in all. In its second half
-   it rises at least half as fast. Earlier snapshots have less than the middle of the line, so that
-   the last tooth of a sawtooth is no growth. Of several such lines the longest one counts whose R2
-   is the highest, or 0.02 below it. */
+/* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
+   one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
+   MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
+   half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
+   at least 1 % of the capacity in all. In its second half it rises at least half as fast. No
+   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
+   sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
+   below the highest. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
 #define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
-#define MLI_GROWING 20 /* how many of what grows a report lists */
+#define MLI_GROWING 20 /* how many growing series a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
     uint64_t most;    /* the highest number of bytes in a snapshot */
-    uint64_t rate;    /* by how many bytes a minute it grows; 0: it does not */
-    double fit;       /* R2 of the line */
-    int book;         /* MLI_BOOK_... */
-    uint32_t dev;     /* the device */
-    uint32_t row;     /* the row of the tag or site; 0: the bytes that have none, or a device */
-    uint32_t since;   /* the index of the snapshot from which on it grows */
-    uint32_t points;  /* how many snapshots the line has */
+    uint64_t rate;    /* by how many bytes a minute the series grows; 0 if it does not grow */
+    double fit;       /* R2, which says how well the line fits, from 0 to 1 */
+    int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: what the series is of */
+    uint32_t dev;     /* the ledger's number of the device */
+    uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
+                         none, or for a device */
+    uint32_t since;   /* the index of the snapshot at which the growth begins */
+    uint32_t points;  /* how many snapshots the line goes through */
 } mli_series;
 typedef struct mli_series_list {
     const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
     uint32_t snapshots;
-    uint32_t count[MLI_BOOKS];               /* by book: how many series of tags or sites */
-    mli_series at[MLI_BOOKS][MLI_SERIES];    /* by book: those with the most bytes, the first with
-                                                the highest `most`; no devices */
-    size_t growing, growing_all;             /* how many are in `grows`; how many grow */
-    mli_series grows[MLI_GROWING];           /* what grows, the fastest first */
+    uint32_t count[MLI_BOOKS];               /* how many series of tags and of sites there are, by
+                                                MLI_BOOK_... */
+    mli_series at[MLI_BOOKS][MLI_SERIES];    /* the series of tags and of sites with the most bytes,
+                                                by MLI_BOOK_..., the highest `most` first; those of
+                                                devices are not here */
+    size_t growing, growing_all;             /* how many series are in `grows`, and how many grow in
+                                                all */
+    mli_series grows[MLI_GROWING];           /* the growing series, the fastest first */
 } mli_series_list;
 
 /* Collects the series of n snapshots. Requires: the list is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
                                              const mli_snapshot *const *snapshot, uint32_t n);
 /* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
-   MLI_HOLDERS others of the device had more. */
+   the snapshot has only the MLI_HOLDERS largest of the device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
                                                uint32_t snapshot);
 /* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
@@ -26446,23 +26450,23 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
    mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
    books/ and services/stats. Locks: those of the reading functions of books/. */
 
-#define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for, at most */
-#define MLI_LEAKS_SHOWN 100 /* how many sites, groups and stacks of leaks a report lists */
+#define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
+#define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
 
 /* The leaked blocks of one site, tag, scope and device. */
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, with the device from bit 40 and the scope from bit 48 */
-    mli_entry of; /* one of the blocks, without a side record */
+    uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
+                     bit 40 and the scope from bit 48 */
+    mli_entry of; /* one block of the group, without its side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
     uint64_t bytes, blocks; /* the sums over all blocks, also over blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
-                               `at` are shown */
+    size_t groups, count;   /* groups: how many groups there are; count: how many of them, at the
+                               start of `at`, are shown; both set by mli_leaks_sort */
     size_t room;            /* the number of groups that `at` has room for, a power of 2 */
-    mli_leak_group *at;     /* NULL: there is no room for groups, because there was no memory, or
-                               no live block */
+    mli_leak_group *at;     /* the groups; NULL if there was no memory, or no live block */
 } mli_leak_table;
 
 /* Allocates the groups of a table: twice as many as there are blocks, at most MLI_LEAKS. Returns 0
@@ -26471,31 +26475,30 @@ MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, u
 /* Frees the groups of a table. */
 MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
-/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups.
-   If all have other keys, evicts the smallest, but only if that has fewer bytes than this block.
-   All groups are found if there are at most MLI_LEAKS / 2, except in about 1 of 100 tables that are
-   so full; `lost` is then set. Of more groups the large ones are found, but a group of many small
+/* Adds a live block to the group of its site, tag, scope and device. Looks at MLI_LEAKS_TRIED
+   groups. If all have other keys, sets `lost`, and replaces the smallest if that has fewer bytes
+   than this block. If there are at most MLI_LEAKS / 2 groups, all of them are found, except in
+   about 1 of 100 such tables. Of more groups the large ones are found, but a group of many small
    blocks may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns a block of a group as the host sees blocks. */
+/* Returns one block of a group in the form that the host gets blocks. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is 0, leaves
-   out the site. */
+/* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
+   0, leaves out the site. */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site);
 
-/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
-   groups. The groups tell the tags, scopes and devices of a site's blocks. If some of these blocks
-   are in no group, their tags, scopes and devices are not known. Blocks without a site count by
-   their tag. */
+/* Leaks by site. Each site has a sum of its own on each device, so the sums are right however many
+   groups there are. The groups tell the tags, scopes and devices of a site's blocks. If some of
+   these blocks are in no group, their tags, scopes and devices are not known. Blocks without a site
+   count by their tag. */
 
-typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
+typedef struct mli_leak_sum { /* the leaked blocks of a site, or of a tag, on one device */
     uint64_t bytes, blocks;
-    uint32_t number; /* the number of the row's site in the list, from 1; 0 if the site is not
-                        listed */
+    uint32_t number; /* the number of this site in the list, from 1; 0 if the site is not listed */
 } mli_leak_sum;
 typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
                                   devices */
@@ -26503,33 +26506,33 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index of the site's first row in the sums */
-    uint32_t devices, tags, scopes; /* how many of each the blocks have; devices is 0 if that is not
-                                       known */
+    size_t sum;                     /* the index, among the sums, of the site on its first device */
+    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
+                                       0 if none of these are known */
     int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
-    uint32_t dev;                   /* one of the devices */
-    const char *tag, *scope;        /* one of the tags, and one of the scopes */
+    uint32_t dev;                   /* one of the blocks' devices */
+    const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the highest row of sites and of tags, the highest
-                                             scope and the highest dev that are counted; later
-                                             ones are left out */
+    uint32_t rows, tags, scopes, devices; /* the highest numbers of sites, tags, scopes and devices
+                                             that are counted; those that are added later are left
+                                             out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of
-                            tags; NULL if there was no memory */
-    unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
-                            last site that has such blocks */
+    mli_leak_sum *sum;   /* the sums by the site's row; behind these, for blocks without a site, by
+                            the tag's row; NULL if there was no memory */
+    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
+                            site that has blocks with it */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
-    size_t lines, total;                 /* how many sites are listed; how many there are */
-    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0 if the
-                                    site is not listed */
+    size_t lines, total;                 /* how many sites are listed, and how many have leaks */
+    unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if
+                                    the site is not listed */
 } mli_leak_sites;
 
 /* Begins the sums. Returns 0 if there is no memory for them. Requires: s is zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
                                               uint32_t tags, uint32_t scopes);
-/* Adds a leaked block. `rows` is the rows of its word2. */
+/* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
 /* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
    group that is shown. */
@@ -26777,13 +26780,14 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
-/* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: a capture changes nothing in the ledger. Locks: those of the
-   reading functions; none while the host's function writes. */
+/* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
+   device, from 1. A `row` is the number of a tag, site or stack on one device. May use the reading
+   functions of books/ and services/. Invariant: a capture changes nothing in the ledger. Locks:
+   those of the reading functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
-   from the capture. Whole lists (sites, scopes, events) are read while they are written, so each of
-   them gives its own sum. */
+   from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
+   so the sum of such a list may differ from the capture. */
 
 /* The most lines of the lists of a report. */
 #define MLI_TOP_SITES 50
@@ -26794,25 +26798,27 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 #define MLI_TOP_STACKS 2048
 #define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
-#define MLI_STREAMS 256 /* slots of the table of streams; at most half of them are used */
+#define MLI_STREAMS 256 /* slots of the hash table of streams; at most half of them are used */
 #define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
                            up to twice that; the last class is for 2^48 bytes */
 
-/* The lines of lists that more than one format writes. A value of UINT64_MAX, or a difference of
+/* The lines of those lists that several formats write. A value of UINT64_MAX, or a difference of
    INT64_MIN, is not known. For such a value TEXT writes -, JSON writes null, and PROMETHEUS writes
    no sample. */
-typedef struct mli_line { /* the first member of each kind of line */
+typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
-    const char *name; /* what the line is about on the device; NULL if that is the device itself */
+    const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
+                         about the whole device */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
     uint64_t total, used, free; /* from the last sample of the capacity */
-    uint64_t age;               /* the age of that sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that tickets hold for allocs to come */
+    uint64_t age;               /* the age of the capacity's last sample, in ns */
+    uint64_t limit, held;       /* the limit; the bytes that tickets reserve for allocs to come */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
-    uint64_t self, rest;        /* the bytes that the ledger knows; the others of this process */
+    uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
+                                   this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
     uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;
@@ -26835,109 +26841,120 @@ typedef struct mli_scope_line { /* a scope on all devices */
     uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
-                     the others follow, by the bytes that they allocated. If `by_peak` is 1, the
+    uint64_t key; /* the order of the list. Stacks with live bytes come first, by their live bytes.
+                     The others follow, by the bytes that they allocated. If `by_peak` is 1, the
                      bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
-    uint32_t node; /* the innermost frame, as a node of the tree of stacks */
-    memlord_stack_stat stat; /* without frames */
+    uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
+    memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
 } mli_stack_line;
 typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     uint64_t bytes;   /* exact, or an estimate if stacks are samples */
-    uint64_t samples; /* how many of the blocks were picked for a sample */
-    double blocks;    /* how many blocks the samples stand for */
-    uint32_t row;     /* the row of the stack */
+    uint64_t samples; /* how many of the leaked blocks were picked as samples */
+    double blocks;    /* how many leaked blocks the samples stand for */
+    uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
 typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
-    uint64_t weight; /* the order of the list: see mli_report_mistakes */
+    uint64_t weight; /* the order of the list, as mli_report_mistakes explains */
     memlord_anomaly is;
 } mli_anomaly_line;
 typedef struct mli_stream_line { /* the live blocks of a stream on a device */
     uint64_t bytes, blocks, stream;
-    uint32_t dev; /* 0 if the slot is vacant */
+    uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices; like the numbers below, as of the capture */
-    size_t tags;      /* the number of rows of tags; a row is a tag on a device */
-    size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
+    uint32_t devices; /* the number of devices when the report was captured; so are the numbers
+                         below */
+    size_t tags;      /* the number of tags, each counted once for each device */
+    size_t tag_rows;  /* `tags`, plus the number of devices with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
     size_t accounts;       /* the number of open accounts */
-    uint64_t tag_bytes;    /* the bytes of all tag_rows */
-    uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
-                              them */
+    uint64_t tag_bytes;    /* the sum of the live bytes of all `tag_rows` lines */
+    uint64_t site_total;   /* the number of sites (once for each device) and of arenas; `site` has
+                              the largest of them */
     int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
                               program. Sites and stacks are then in the order of their bytes at a
                               peak, and otherwise in the order of their live bytes */
-    memlord_result result; /* an error other than a failed write, such as no memory for a list */
-    int exports;           /* 1: the ledger exports, or has exported */
+    memlord_result result; /* the first error other than a failed write, for example that there was
+                              no memory for a list */
+    int exports;           /* 1: the ledger writes exports now, or has written one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
     mli_identity who;  /* the names of the process and of its machine */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row; behind the rows, by dev, the bytes without a tag */
+    mli_tag_line *tag; /* by the tag's row; after all tags, by device, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, *stat; /* the sums over all devices; those of each device, by dev - 1 */
-    mli_phys_line *phys;        /* one line more than there are devices */
+    memlord_stats total, *stat; /* the sums over all devices, and the statistics of each device, by
+                                   dev - 1 */
+    mli_phys_line *phys;        /* the physical devices; the array has one element more than there
+                                   are devices */
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
+    mli_largest top; /* the heap of the largest blocks in `block`, while the walk over all blocks
+                        fills it */
     mli_stack_line *stack; /* the largest stacks, at most MLI_TOP_STACKS; NULL if the ledger takes
                               no stacks, or if there was no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
     size_t stack_room;             /* the number of stacks that the list has room for */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
-    uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
-    uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
-    mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
-    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these, by
-                             row of stacks: the row of the next stack of the same site; a row of 0
-                             means none; NULL if no stacks are listed by site */
-    size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
+    uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
+                                      the peaks of their devices */
+    uint32_t row_count;            /* the number of stacks, and of elements of `stack_leak` */
+    mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
+                                      largest first */
+    uint32_t *site_stack; /* two linked lists in one array: by a site's row, the row of the site's
+                             first stack; behind these, by a stack's row, the row of the next stack
+                             of the same site; 0 ends a list; NULL if no stacks are listed by
+                             site */
+    size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`, and the
+                                            number of all such stacks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
-    mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
+    mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_series_list series; /* the tags and sites of these snapshots, and what grows */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
-    mli_scope_line *scope; /* by id */
-    mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
-    mli_leak_sites leak_sites;           /* the same blocks by site */
+    mli_scope_line *scope; /* the scopes, by the scope's id */
+    mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
+                              and are not pending */
+    mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
     mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
-    size_t streams, stream_lines;        /* the number of streams with a slot; the number in the
-                                            list */
+    size_t streams, stream_lines;        /* the number of streams in the table, and the number of
+                                            streams in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
-    int streams_lost;                    /* 1: stream_rest has streams that found no slot */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest mistakes first: see
-                                                mli_report_mistakes */
+    int streams_lost;                    /* 1: stream_rest also has streams for which the table had
+                                            no slot */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the host's mistakes, in the order that
+                                                mli_report_mistakes explains */
     size_t mistakes;
-    uint64_t mistakes_more; /* mistakes at sites that are not in the list */
+    uint64_t mistakes_more; /* how many mistakes are not in the list */
     uint64_t mark; /* the number of the last mark; 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks lived less than 0.1 s, less than
-                                1 s, less than 10 s, and longer */
+    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks of the device lived less than 0.1
+                                s, less than 1 s, less than 10 s, and longer */
     uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
                                              first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
-    mli_cpu cpu;         /* scratch: mli_cpu_resident reads files with it */
+    mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* scratch: the holders of the device that is being written */
-    mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
-    memlord_part_info part[16];       /* scratch: some parts of a block */
-    char part_text[2048];             /* scratch: the text of a part of a verdict */
+    mli_holders holders; /* the holders of the device that is being written */
+    mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
+    memlord_part_info part[16];       /* some parts of the block that is being written */
+    char part_text[2048];             /* the text of the part of a verdict that is being composed */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the code of a device, as mli_device_code does. */
+/* Returns the code, as of mli_device_code, of the device that the ledger numbers `dev`. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-/* Returns the site of a row of sites, as reports show it. */
+/* Returns the site that `row` numbers, with the function and file that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 /* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
    series of a site or a device. */
@@ -26957,7 +26974,7 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
    means that there is none. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
-/* Returns the latest sample of a physical device. */
+/* Returns the latest sample of a physical device's capacity. */
 MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
 /* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
    known. */
@@ -26965,9 +26982,9 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the balance of a device's arena, in bytes. */
+/* Returns the bytes that are in a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the part of a device's arena that no tag has. */
+/* Returns the bytes in a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. A device, tag, site or scope that is new after the capture is not in the
@@ -27521,15 +27538,14 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
    state. May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices that a verdict names, and that the first list of
-                               devices has */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
 
 /* Returns the name of the next anomaly or drop of a device whose count is not 0, and sets *v to the
-   count. Returns NULL if there is no other. dev 0 means all devices together, with the losses of
-   the ledger. *i keeps the place between calls; it is 0 at first. */
+   count. Returns NULL if there is no other. If dev is 0, counts those of all devices together, and
+   the losses of the ledger. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
-/* Returns the device with a dev, or the selector of all devices if dev is 0. */
+/* Returns the device that the ledger numbers `dev`, or the selector of all devices if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
 /* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
@@ -27537,27 +27553,28 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes what the leaks of a site have in common, and the site, as in " cpu [kv] in decode f
-   x.c:3". Writes only the numbers of several tags and scopes, as in " cpu with 3 tags in 300 scopes
-   f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if the
-   others are in no scope. */
+/* Writes what the leaks of a site have in common, and then the site, as in " cpu [kv] in decode f
+   x.c:3". If they have several tags or scopes, writes how many, as in " cpu with 3 tags in 300
+   scopes f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if
+   the others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the process that a report is of, as in "sort, pid 4242 on a1, since
+/* Writes the process that a report is about, as in "sort, pid 4242 on a1, since
    2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
 MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
-/* Writes the members of JSON that say which process a report is of, and when its ledger was
+/* Writes the members of JSON that say which process a report is about, and when its ledger was
    made. */
 MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
-   holds or held most, then what is odd. Writes those from number `first` up to `last`, from 0, and
-   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts
-   names after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
+   holds or held most, then what is odd. Within a kind the devices with the highest peaks come
+   first. Writes the sentences from number `first` (counted from 0) to before `last`, and returns
+   how many sentences there are. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
+   r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
-/* Writes the verdicts as a key of JSON. */
+/* Writes the verdicts as a member of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/answers.c -- */
@@ -28215,13 +28232,14 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds who calls a standard library at a site, which is the first function of each stack of the
-   site that is the program's own. Owns the list of stacks by site in the report. May use
+/* Finds who calls a standard library at a site. Such a caller is the first function of the
+   program's own in a stack of the site. Owns the list of stacks by site in the report. May use
    reports/capture and the reading functions of books/. Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers of a site; others count as one without a function */
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
+                          without a function */
 
-/* What a function of the program allocated at a site, as far as the stacks of the site tell. The
+/* What one function of the program allocated at a site, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function, or NULL for several functions */
@@ -28236,8 +28254,8 @@ typedef struct mli_callers {
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of a row of sites. There are none if the site is not in a library, or has no
-   stack. */
+/* Finds the callers of a site on a device, which `row` numbers. There are none if the site is not
+   in a standard library, or has no stack. */
 MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
 
 /* --------------------------------------------------------------------- src/reports/callers.c -- */
@@ -28325,25 +28343,27 @@ MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_caller
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
-   formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
-   numbers are those of the ledger's rows. A row that is added while a writer runs has no number,
-   and is left out. Locks: those of the reading functions; none while the host's function writes. */
+   formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
+   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
+   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
+   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
+   the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena
-   also counts as a block, at an address that no other block has. */
+/* A block as it was when the walk read it, or at an event of the ring. The bytes of an arena also
+   count as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
-    uint32_t frame;           /* the innermost frame of the block's stack: its site */
+    uint32_t frame;           /* the number of the block's site, as a frame */
     uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
                                  a number */
-    uint32_t node;            /* the node of the block's stack, which takes the place of `frame`; 0
-                                 if it has no stack */
-    uint32_t blocks;          /* how many blocks this one stands for: if stacks are samples, all
-                                 blocks of a stack are one */
-    unsigned char dev, state; /* the device; MLI_BLOCK_... */
+    uint32_t node;            /* the node of the block's stack in the tree of stacks; a writer then
+                                 uses the stack in place of `frame`; 0 if the block has no stack */
+    uint32_t blocks;          /* how many blocks this one stands for, because several blocks of one
+                                 stack may be written as one */
+    unsigned char dev, state; /* dev: the number of the device; state: MLI_BLOCK_... */
 } mli_live_block;
 enum {
     MLI_BLOCK_PENDING = 1,
@@ -28354,44 +28374,47 @@ enum {
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads besides the report. It is the first member of a writer's state. The
-   members below `o` are the last numbers of their kind; numbers begin at 1. */
+/* What each writer reads besides the report. It is the first member of every writer's state. The
+   members below `o` are the highest numbers of their kind; numbers begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
-    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
-                               stacks */
-    uint32_t stacks; /* the number of the last row of stacks; 0 if the format has no stacks */
+    uint32_t devices, sites, tags, scopes; /* a site or a tag has a number for each of its
+                                              devices */
+    uint32_t nodes, places; /* the nodes in the tree of stacks, and the return addresses in them; 0
+                               if the format has no stacks */
+    uint32_t stacks; /* the number of the last stack; 0 if the format has no stacks */
 } mli_export;
 
-/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the
-   report fails. */
+/* Calls `write` with a state of `size` bytes, which begins with an mli_export and is zero after it.
+   If there is no memory for the state, the report fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
-/* Returns the device with a number. */
+/* Returns the device that the ledger numbers `dev`. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
-/* Returns the tag of a row, or NULL for row 0. */
+/* Returns the name of a tag that `row` numbers, or NULL if row is 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code. They stand for blocks without a site, for the arena, for blocks
-   that are freed, and for what a list of the largest sites leaves out. */
+/* Kinds of frames that are no place of code. They stand for blocks without a site, for the arena,
+   for blocks that are freed, and for what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
-/* Returns the frame of a kind on a device. */
+/* Returns the number of the frame that stands for a kind (MLI_FRAME_...) on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. If id is 0, returns the last frame before the frames of scopes. */
+/* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
+   scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame of a place of code that occurs in a stack. */
+/* Returns the frame number of a return address that occurs in a stack. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
-/* Returns how many frames there are. */
+/* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. Every node that has a number then has a frame with a number. */
+/* Makes the writer use whole stacks in place of sites. Every node that has a number then has a
+   frame with a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame, or NULL if the frame is no site. The site of a return address gets
-   its name here. */
+/* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
+   return address. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 /* The name of a function at a frame, and where it is. */
@@ -28400,10 +28423,12 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev is 0 if the frame is of no device; caller is 0 if the frame has
-                                 none of its own */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
+                                 frame that calls this one, or 0 if the frame itself does not
+                                 tell */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
-    const mli_functions *functions; /* NULL if there is one function */
+    const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
+                                       one function */
 } mli_frame_name;
 
 /* Returns a frame with the name of its innermost function. */
@@ -28420,19 +28445,20 @@ typedef struct mli_stack {
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block. `where` has the block's rows and its scope in the form of an event. A row or a
-   scope without a number is left out. */
+/* Makes a block. `where` has the numbers of its site and tag, and its scope, as an event has them.
+   A number that is new since the capture is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
 
-/* A live block of the map. */
+/* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample; 0 if it was not picked */
+    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
+                     picked as a sample */
 } mli_alive;
 
-/* Calls fn for each live block of the map, until fn returns other than 0. Leaves out blocks of
+/* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
    devices without a number. If there is no memory, the report fails. */
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
@@ -28749,7 +28775,7 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
-/* Writes the report. With `brief` leaves out the members that the HTML page does not read. */
+/* Writes the report. If `brief` is 1, leaves out the members that the HTML page does not read. */
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
@@ -31052,7 +31078,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* An event of the ring, with the block that it concerns. */
+/* An event of the ring of events, with the block that it concerns. */
 typedef struct mli_export_event {
     mli_live_block of;
     uint64_t ns;
@@ -31077,17 +31103,18 @@ typedef struct mli_last_events {
                             use */
     uint64_t first;      /* the ns of the first event, or of the report if there is no event */
     int scoped;          /* 1: the ring has events of scopes */
-    /* By dev: the bytes that the device's events add, and the number of these events. */
+    /* By the device's number: the bytes that the device's events add, and the number of these
+       events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by row of tags: the bytes that the tag's events add; NULL if the writer
+    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the writer
                          wants none */
 } mli_last_events;
 
-/* Reads the ring once. If there is no memory for the table, the report fails. Requires: `last` is
-   zeroed except for tag_sum. */
+/* Fills in the results by one reading of the ring. If there is no memory for the table, the report
+   fails. Requires: `last` is zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
 MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage, or the free slot (its dev is 0) for that storage.
+/* Returns the last event of a block's storage, or the vacant slot for that storage, whose dev is 0.
    Returns NULL if there is no table. The table has open addressing by device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of);
@@ -31192,11 +31219,11 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
    frames of a block are its stack if it has one, else its site. Its scopes follow as the callers.
    The event of an alloc or a move has these frames, too; another event has the site of its call.
    The category of a block is its tag. The parts of a block are under "parts", which viewers skip.
-   CUDA devices keep their index. The other devices come behind them, as the key "memlord" lists
-   them. That key has the anomalies and drops, too. Traces come from the ring. If the ring has
-   events of a storage, its segment is as the last of them left it, so that viewers can walk back
-   from there. Words, tags and frames are in full where they come first. After that they are numbers
-   of the pickle's memo: first the words, then the rows of tags, then the frames. */
+   CUDA devices keep their index. The other devices come after them. The key "memlord" lists these,
+   and the anomalies and drops. Traces come from the ring of events. If the ring has events of a
+   storage, its segment is as the last of them left it, so that viewers can walk back from there.
+   The first time a word, tag or frame occurs, it is written in full. After that it is a number of
+   the pickle's memo: first the words, then the tags, then the frames. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
@@ -31558,18 +31585,18 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 /* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
    none. */
 
-/* The figures of sites are exact; the figures of stacks are samples. So a stack gets the blocks
-   that were picked, and a share of the other blocks of its site. The share is in proportion to the
-   blocks that the stack's samples stand for, without the samples themselves. The stacks then add up
-   to the site, and a block that was picked keeps its own bytes. If a site has no sample, its blocks
-   stay with the site, as a stack of one frame. Live blocks are divided by site, tag and scope.
-   Freed blocks are divided by site. The allocs of a site are its live and its freed blocks
-   together. */
+/* The figures of sites are exact, but those of stacks come from samples: some blocks, the picked
+   ones, for which a stack was taken. So a stack gets the blocks that were picked, and a share of
+   the other blocks of its site. The share is in proportion to the blocks that the stack's samples
+   stand for, without the samples themselves. The stacks then add up to the site, and a block that
+   was picked keeps its own bytes. If a site has no sample, its blocks stay with the site, as a
+   stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are divided by
+   site. The allocs of a site are its live and its freed blocks together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A stack gets at most this many times what its samples stand for. A site that has more must have
-   stacks of which no block was picked. */
+/* A stack gets at most this many times what its samples stand for. A site that has more than its
+   stacks may get must have stacks of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
 /* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
@@ -31584,8 +31611,8 @@ typedef struct mli_portion {
     unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
     unsigned char has_live;     /* 1: these are the allocs of a site, and all of its live blocks are
                                    among them */
-    int64_t value[2];           /* blocks and bytes: first those that were picked, later all of the
-                                   share */
+    int64_t value[2];           /* blocks and bytes: at first those that were picked as samples,
+                                   later all blocks of the share */
     double rest[2];             /* the blocks and bytes that the samples stand for, without the
                                    samples themselves */
 } mli_portion;
@@ -31594,15 +31621,15 @@ typedef struct mli_shares {
     mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
     size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
                          use */
-    mli_portion none; /* stands in for an entry for which there was no memory */
-    /* By dev, if there are no shares: the number of allocs of sites or stacks so far, and their
-       bytes. */
+    mli_portion none; /* the entry that callers get if there was no memory for a new one */
+    /* By the device's number: the allocs of sites or stacks so far, and their bytes. Used if there
+       are no shares. */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares if stacks are samples, else leaves the table out. If there is no memory, the
-   report fails. Requires: t is zeroed. */
+/* Makes the shares if stacks are samples, else makes no table. If there is no memory, the report
+   fails. Requires: t is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
@@ -31628,9 +31655,9 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, which is empty if it is new. Probes 8 slots. If all have other
-   groups, writes the group at the home slot and evicts it. An evicted group may be written again
-   later; readers of the formats with groups add equal groups up. */
+/* Returns the group of a block, which is empty if it is new. Looks at 8 slots. If all have other
+   groups, writes the group at the first of them and evicts it. An evicted group may be written
+   again later; readers of the formats with groups add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
@@ -32056,13 +32083,13 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 /* Divides what each device held at its peak among stacks and sites. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 
-/* The holders of a device have its bytes at the peak, and those of the largest sites. These numbers
-   are exact. A stack gets the bytes that it held. If stacks are samples, it gets a share of the
-   exact number: the stacks of each of these sites share the bytes of the site, and all other stacks
-   share the bytes that these sites leave, in proportion to what each held. What no stack gets stays
-   with the site. What no site of the list has either is "(unknown)" or, if the list is full and may
-   lack a site, "(others)". The bytes of the arena are "(arena)". So the blocks add up to the bytes
-   of the holders. Tags and scopes are not known. */
+/* The record of a device's peak has the bytes of the peak, and those of its largest sites
+   (MLI_HOLDERS at most). These numbers are exact. A stack gets the bytes that it held. If stacks
+   are samples, it gets a share of the exact number: the stacks of each of these sites share the
+   bytes of the site, and all other stacks share the bytes that these sites leave, in proportion to
+   what each held. What no stack gets stays with the site. What no listed site has either is
+   "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
+   "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -33791,8 +33818,8 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 1 if a format exists and no knob leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture with its lists. Metrics do not, so that a frequent scrape
-   does not walk over blocks. Requires: the format is known. */
+/* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of
+   metrics do not, so that a frequent scrape is cheap. Requires: the format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
