@@ -3585,11 +3585,12 @@ typedef struct mli_image {
     } segment;
     const void *id; /* the build id, in the module's memory */
     size_t id_size; /* bytes of the build id; 0: the module has none */
-    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot see that it was */
+    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot tell whether it was
+                       unloaded */
 } mli_image;
 
-/* The identity of the module that is at an address now. Two modules that were there at different
-   times differ in it. */
+/* The identity of the module that is at an address now. A module that is loaded there later has
+   another identity. */
 typedef struct mli_loaded {
     const void *start;
     const char *name; /* the name that the loader has for the module, as in mli_image */
@@ -3604,17 +3605,17 @@ typedef struct mli_job {
 
 /* ---------------------------------------------------------------------------- src/os/knobs.h -- */
 
-/* Owns the bounds that a host may set, and the macros of private declarations. It uses no other
-   module. Locks: none. */
+/* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
+   declarations. It uses no other module. Locks: none. */
 
 /* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
    the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
-/* Checks what a function requires of its caller. Comments say the same as "Requires: ...". Only
-   builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line, and
-   tests/test_requires.c breaks each once. */
+/* Checks what a function requires of its caller. A comment states the same in words, after
+   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line,
+   and tests/test_requires.c breaks each once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -3673,8 +3674,8 @@ typedef struct mli_job {
    Requires: out pointers are not NULL, and sizes are not 0. */
 
 /* Returns the ticks of the processor's counter. Reading it takes a third of the time that reading a
-   clock takes. Ticks are a time stamp only if the counter has a constant rate in every power state.
-   In that case mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
+   clock takes. Ticks serve as time stamps only if the counter has a constant rate in every power
+   state. In that case mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
 MLI_PRIVATE int mli_ticks_steady(void);
@@ -3737,10 +3738,10 @@ MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for the number of an error, or NULL if there is none here. */
+/* Returns a text for the number of an error, or NULL if MemLord has no text for it. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
-/* Returns 1 if a file exists and is not a regular one. */
+/* Returns 1 if a path leads to something other than a regular file, or if that is not known. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
 /* Creates a file. Returns 0, 1 if there is a file of this name, and -1 after another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
@@ -3752,7 +3753,7 @@ MLI_PRIVATE int mli_file_close(mli_file file);
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* Block and unblock signals around the writing of a file. A write past the file size limit raises
+/* These two functions surround the writing of a file. A write past the file size limit raises
    SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE. Both kill the process by default.
    mli_signals_block blocks them, and mli_signals_restore consumes those that the write raised.
    Cancellation is disabled, too, because a cancelled thread would leave the file half written.
@@ -4044,7 +4045,7 @@ MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
-/* Does not use strerror, because its texts depend on the locale, and may take memory. */
+/* Does not use strerror, because its texts depend on the locale, and it may allocate memory. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     switch ((int)error) {
     case ENOENT: return "there is no such directory";
@@ -4225,7 +4226,8 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
    It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
    time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
 
-/* Who a process is: for the head of a report. A text that is not known is "". */
+/* The names of a process and of its machine, for the head of a report. A text that is not known is
+   "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
@@ -4257,8 +4259,8 @@ static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->h
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
 /* Returns 1 if a file is a symbolic link with this text. Keeps errno. */
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text);
-/* Returns how many bytes of this process are in memory, or 0 if that is not known. It takes no
-   other part of a sample. */
+/* Returns how many bytes of this process are in memory, or 0 if that is not known. Unlike
+   mli_cpu_sample, it reads only this number. */
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 #else
 
@@ -4288,7 +4290,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 
 /* Copies the last part of a path of n bytes, which need not end with a 0. Cuts it to fit. */
 static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t n) {
-    const char other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
+    const char other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     size_t from = n, most = sizeof out->program - 1;
     while (from && path[from - 1] != '/' && path[from - 1] != other) from--;
     n -= from;
@@ -4662,10 +4664,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 /* An address, and the symbol that contains it. */
 typedef struct mli_symbol_query {
     const void *address;
-    const char *name; /* of the function, which is valid as long as its module is loaded; NULL: no
-                         symbol contains the address */
+    const char *name; /* the function's name, valid as long as its module is loaded; NULL: no symbol
+                         contains the address */
     uint64_t value;   /* the address of the symbol in the file of the module */
-    void *user;       /* what the caller wants */
+    void *user;       /* for the caller's own use */
 } mli_symbol_query;
 
 #if defined(__linux__)
@@ -4674,8 +4676,8 @@ typedef struct mli_symbol_query {
    there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
 /* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
-   between its segments it is that of the segment. `bias`, the load address, is the same for all
-   segments. It is 0 for a program at fixed addresses. */
+   between its segments it is the lowest address of the segment. `bias`, the load address, is the
+   same for all segments. It is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4819,13 +4821,13 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: the program did not begin with the modules from here on */
+    int dynamic; /* 1: dlopen has loaded the modules from here on */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
 
-/* Returns the segment that has in memory `size` bytes from an address of the file, or NULL if there
-   is none. */
+/* Returns the loaded segment that contains `size` bytes from an address, or NULL if there is none.
+   The address is as in the file, without the bias. */
 static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at, uint64_t size) {
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     for (; p < end; p++)
@@ -4899,22 +4901,22 @@ typedef struct mli_dl_symbols {
     uint64_t count, names_size;
 } mli_dl_symbols;
 
-/* Returns the dynamic section of a module; NULL: it has none in memory. */
+/* Returns the dynamic section of a module, or NULL if the module has none in memory. */
 static const ElfW(Dyn) * mli_dynamic_of(const mli_dl_phdrs *module) {
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     while (p < end && p->p_type != PT_DYNAMIC) p++;
     if (p == end || !mli_segment_of(module, p->p_vaddr, p->p_memsz)) return NULL;
     return (const ElfW(Dyn) *)((uintptr_t)module->bias + p->p_vaddr);
 }
-/* Returns the value that a dynamic section has for a tag; 0: it has none. */
+/* Returns the value that a dynamic section has for a tag, or 0 if it has none. */
 static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
     for (; d->d_tag != DT_NULL; d++)
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns what the address in a dynamic section points to; NULL: not all of its `size` bytes are in
-   memory. Some loaders replace the address in the file by the one in memory, and some do not. *end
-   is the end of the segment. */
+/* Returns a pointer to the `size` bytes at an address of a dynamic section, or NULL if not all of
+   them are in memory. Some loaders replace the address in the file by the one in memory, and some
+   do not. Sets *end to the end of their segment. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -4928,8 +4930,8 @@ static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uin
     *end = (const char *)((uintptr_t)module->bias + p->p_vaddr) + p->p_memsz;
     return (const void *)((uintptr_t)module->bias + (uintptr_t)at);
 }
-/* Returns the number of the last symbol that a table of DT_GNU_HASH has, and 1 more; 0: it has
-   none, or it is damaged. The last chain ends with that symbol. */
+/* Returns one more than the number of the last symbol in a DT_GNU_HASH table, or 0 if the table has
+   no symbol or is damaged. That symbol is the last one of the table's last chain. */
 static MLI_COLD uint64_t mli_gnu_hash_count(const uint32_t *table, const char *end) {
     const uint64_t words = (uint64_t)(end - (const char *)table) / sizeof *table;
     const uint64_t chains = 4 + (uint64_t)table[2] * (sizeof(ElfW(Addr)) / 4) + table[0];
@@ -4965,7 +4967,7 @@ static MLI_COLD int mli_symbols_of(const mli_dl_phdrs *module, mli_dl_symbols *o
            !out->names[out->names_size - 1];
 }
 
-/* Returns the index of the first query at or above an address; n: there is none. */
+/* Returns the index of the first query at or above an address, or n if there is none. */
 static size_t mli_queries_from(const mli_symbol_query *q, size_t n, uintptr_t address) {
     size_t from = 0;
     while (n) {
@@ -4999,7 +5001,7 @@ typedef struct mli_symbol_search {
     mli_symbol_query *q;
     size_t n;
 } mli_symbol_search;
-/* Reads the symbols of a module, if addresses are in it. */
+/* Reads the symbols of a module, if some of the addresses are in the module. */
 static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *user) {
     const mli_symbol_search *search = (const mli_symbol_search *)user;
     const ElfW(Phdr) *p = module->at, *last = p + module->count;
@@ -5119,7 +5121,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
     /* Wait while the list of modules changes. */
     for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) {
-        if (i == 20) return 0; /* this thread itself seems to change it */
+        if (i == 20) return 0; /* this thread itself seems to be in a dlopen */
         mli_nap(1000000);
     }
     /* Look dlopen up by name, because the program may not link it before glibc 2.34. */
@@ -5136,7 +5138,8 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     return 1;
 }
 #else
-/* The code is in an executable, or musl never closes a library. Elsewhere nothing is kept. */
+/* This code is in an executable, or in a library under musl, which unloads no library. On other
+   systems nothing keeps the module loaded. */
 MLI_PRIVATE int mli_module_keep(void) { return 1; }
 #endif
 
@@ -5154,8 +5157,8 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; }
 #endif
 #if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu && \
     (defined(__x86_64__) || defined(__aarch64__))
-#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, and then has the
-                                return address */
+#define MLI_FRAME_POINTERS 1 /* 1: a frame begins with the caller's frame pointer, and then has the
+                                return address, so stacks can be walked */
 #define MLI_FRAME_ADDRESS() __builtin_frame_address(0)
 #else
 #define MLI_FRAME_POINTERS 0
@@ -5204,9 +5207,9 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
 }
 
 /* Compares the address with the bounds of a section. Below -O2 the functions between a call of the
-   host and MLI_NOTE_CALLER keep their frames, which stacks leave out. These functions lie in one
-   section, and the linker tells where it begins and ends. A copy that was inlined into the host's
-   function lies elsewhere, and counts as the host's. */
+   host and MLI_NOTE_CALLER keep their frames. Recorded stacks leave these frames out. These
+   functions lie in one section, and the linker tells where it begins and ends. A copy that was
+   inlined into the host's function lies elsewhere, and counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -5308,14 +5311,14 @@ typedef struct mli_u32 { uint32_t v; } mli_u32;
 typedef struct MLI_ALIGNED8 mli_u64 { uint64_t v; } mli_u64;
 typedef struct mli_ptr { void *v; } mli_ptr;
 
-#if defined(__GNUC__) /* these two are the bodies of the loads and stores */
+#if defined(__GNUC__) /* the bodies of all loads and stores below */
 #define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
-   __dmb on ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A
-   seq_cst load follows an exchange in program order. The exchange is a full barrier here, so the
-   load needs no other. */
+   __dmb on ARM64. On x86 the processor keeps loads and stores in that order, so a barrier for the
+   compiler is enough. Each seq_cst load comes after an exchange by the same thread. With MSVC that
+   exchange is a full barrier, so the load needs no barrier of its own. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -5336,7 +5339,8 @@ static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
-#define MLI_U64_LOCKS 16 /* a lock guards each 64-bit word, as mli_u64_lock chooses it */
+#define MLI_U64_LOCKS 16 /* locks in place of 64-bit atomics; mli_u64_lock chooses one by the word's
+                            address */
 #endif
 
 #if defined(__GNUC__)
@@ -5363,10 +5367,10 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 #else
-/* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each
-   word. The locks of libatomic cannot be used, because if another thread holds one of them at a
-   fork, the child finds it locked for good. The exchange that takes a lock pairs with the release
-   store that drops it. */
+/* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486). The address of a
+   word chooses the lock that guards the word. The locks of libatomic cannot be used, because if
+   another thread holds one of them at a fork, the child finds it locked for good. The exchange that
+   takes a lock pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -5456,37 +5460,46 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
 MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
-/* Takes `by` off a shared word, down to 0. */
+/* Subtracts `by` from a shared word, and stops at 0. */
 MLI_PRIVATE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
 /* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
    this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
    these locks, it runs no function of the host except its clock. */
 enum {
-    MLI_RANK_PAGES,     /* one for the process: the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each invocation of a scope that threads share: its totals */
-    MLI_RANK_ROW,       /* one for each row (the counters of a device, site or tag): its published
-                           balance */
-    MLI_RANK_COUNT,     /* the counts of the record that threads without one of their own share */
-    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger's own memory */
-    MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks */
-    MLI_RANK_LOG,       /* the logger, and the number of calls in it */
-    MLI_RANK_ANOMALIES, /* the mistakes of the host that the ledger keeps */
-    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the largest holders of a device at its peak */
-    MLI_RANK_ACCOUNT,   /* one for each account: its bytes, and whether it is open */
-    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, tickets, bands */
-    MLI_RANK_CALLBACKS, /* collection callbacks and the threads that run them; capacity sources */
-    MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread that is in the context */
-    MLI_RANK_FENCES,    /* fences, their queues, and fences to drop */
-    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard of the map, and others wait for it.
-                           Inside it takes the locks of buckets, which have no rank */
-    MLI_RANK_SHARD,     /* one for each shard of the map: its state and its table. A thread takes
-                           several by rising address */
-    MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the index */
-    MLI_RANK_ORPHAN,    /* the record that threads without one of their own share */
-    MLI_RANK_REGISTRY,  /* ledgers and the owners of thread records; a fork takes the locks of all
-                           ledgers under it */
+    MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
+    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
+                           totals */
+    MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
+                           row's published balance */
+    MLI_RANK_COUNT,     /* guards the counters in the record that threads without a record of their
+                           own share */
+    MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
+    MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
+    MLI_RANK_LOG,       /* guards the logger, and the number of its calls that are in progress */
+    MLI_RANK_ANOMALIES, /* guards the list of the host's mistakes */
+    MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the largest holders of each device at
+                           its peak */
+    MLI_RANK_ACCOUNT,   /* one for each account; guards its bytes, and whether it is open */
+    MLI_RANK_PHYS,      /* one for each physical device; guards its sample, limit, tickets and
+                           bands */
+    MLI_RANK_CALLBACKS, /* guards collection callbacks, the threads that run them, and capacity
+                           sources */
+    MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page (memory that processes
+                            share) */
+    MLI_RANK_CONTEXT,   /* one for each context of a fibre; guards which thread is in the context */
+    MLI_RANK_FENCES,    /* guards fences, their queues, and the list of fences to drop */
+    MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard of the map, and other threads
+                           wait for it. Locks of buckets have no rank: the thread takes them while
+                           it is inside */
+    MLI_RANK_SHARD,     /* one for each shard of the map; guards its state and its table. A thread
+                           that takes several takes them by rising address */
+    MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
+                           and tags, and the index of blocks' descriptions */
+    MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
+                           their own */
+    MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a fork holds
+                           it while it takes the locks of all ledgers */
     MLI_RANKS
 };
 
@@ -5508,9 +5521,10 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes whether the thread is inside a shard of the map. Requires, for 1: the thread holds no lock
-   of an inner rank. It may be inside already. */
+   of an inner rank. The thread may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Returns 1 if the thread holds the lock. This function and those below are for MLI_REQUIRE. */
+/* Returns 1 if the thread holds the lock. This function and the next four check what other
+   functions require. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 /* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
@@ -5532,10 +5546,10 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a loop. *n counts the calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields
-   instead, the first MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding
-   alone is not enough, because a real-time thread that yields lets no thread of lower priority
-   run, and such a thread may hold the lock. */
+/* Waits a moment. A thread that waits for another calls it in a loop. *n counts the calls. Most
+   calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first MLI_SPIN_TURNS times, and
+   sleeps for 50 us to 1 ms from then on. Yielding alone is not enough, because a real-time thread
+   that yields lets no thread of lower priority run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
@@ -5678,13 +5692,14 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
-   for which there is no record. A picked block is one that the sample of stacks has. A birth is a
-   mark, scope and stream together. The cold lock is mli_process.cold_lock. */
+   for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
+   scope and stream that a block began with, taken together. The cold lock is
+   mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* devices that are found without a probe: 16 types x 128 */
+#define MLI_DIRECT_DEVICES 2048 /* devices that an array finds without a search: 16 types x 128 */
 
 /* The kinds of rows. A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
@@ -5747,19 +5762,20 @@ typedef struct mli_helper {
     mli_job job;
 } mli_helper;
 
-/* A physical device. The devices cpu, pinned and mapped share one. */
+/* A physical device. The devices cpu, pinned and mapped share one, because all three use the host's
+   memory. */
 typedef struct mli_phys {
     mli_lock lock;         /* guards all members below but `sampling`, the three of the sampler, and
                               `poller`; also guards the bands of the devices that share this
                               physical device */
-    mli_u32 sampling;      /* 1: a thread asks the source */
-    void *sampler;         /* &mli_self of the thread that asks the source; under the callbacks
-                              lock */
+    mli_u32 sampling;      /* 1: a thread is asking the capacity source */
+    void *sampler;         /* &mli_self of the thread that is asking the capacity source; guarded by
+                              the callbacks lock */
     uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
-                                mli_frame_runs; under the callbacks lock */
-    uint64_t sampler_reader; /* the number of the source that the sampler asks: see
-                                capacity_reader_numbers; under the callbacks lock */
-    memlord_device device; /* the device that the source is asked about */
+                                mli_frame_runs; guarded by the callbacks lock */
+    uint64_t sampler_reader; /* the number of the source that the sampler's thread asks: see
+                                capacity_reader_numbers; guarded by the callbacks lock */
+    memlord_device device; /* the device whose capacity the source is asked for */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */
     uint64_t limit;        /* the limit in bytes; 0: none */
@@ -5771,12 +5787,14 @@ typedef struct mli_phys {
     int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
                               called after it */
     mli_u64 id;            /* a hash of the identity that the host set; 0: none */
-    uint64_t neighbours;   /* bytes that other ledgers of the pressure page held here when the page
-                              was last read */
-    int neighbour_failing; /* 1: another ledger of the page finds no memory here */
-    uint32_t neighbours_resting; /* how many other ledgers of the page rest here, which means that
-                                    they run no callbacks for a while */
-    uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
+    uint64_t neighbours;   /* bytes that other ledgers on the pressure page held on this device when
+                              the page was last read */
+    int neighbour_failing; /* 1: another ledger on the pressure page finds no memory on this
+                              device */
+    uint32_t neighbours_resting; /* how many other ledgers on the pressure page rest (run no
+                                    collection callbacks for a while) on this device */
+    uint64_t stalled;      /* the time of mli_now at which tasks were last seen to wait for the
+                              host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
@@ -5789,7 +5807,8 @@ typedef struct mli_spare_block {
     size_t wanted; /* bytes of the allocation that failed last */
 } mli_spare_block;
 
-/* Units of the ledger's own memory, whose grains have 128 bytes: see base/memory. */
+/* Units of the ledger's own memory, as powers of two. A grain has 128 bytes and a region 32 KiB:
+   see base/memory. */
 #define MLI_GRAIN_BITS 7
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
@@ -5804,7 +5823,8 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark, shifted to its place in a block */
+    mli_u64 mark;          /* the current mark, shifted to its place in a word of a block's
+                              record */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
@@ -5818,15 +5838,15 @@ struct mli_threads_state {
     mli_u32 next_id;   /* the id of the next thread record */
     mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
                           for */
-    uint32_t sweep_at; /* number of records at which a sweep looks for those whose thread has
-                          ended */
+    uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
+                          has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
     struct mli_thread *orphan; /* the record that threads without one of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    mli_u32 depth;     /* frames that are kept of a stack; 0: no stacks are taken now */
+    mli_u32 depth;     /* the most frames that are kept of a stack; 0: no stacks are taken now */
     mli_u64 bytes;     /* mean bytes from one picked alloc to the next; 1: every alloc is picked */
     mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
@@ -5841,7 +5861,7 @@ struct mli_stacks_state {
                                                    the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
-    mli_lock lock;                    /* held to set `tables`, and the frames of a row */
+    mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
 };
 struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
@@ -5856,9 +5876,9 @@ struct mli_counters_state {
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
-    mli_u64 look_due;             /* the time of mli_now from which on a publication asks the end of
-                                     its call to look for a due snapshot; 0: never */
-    mli_u64 looks;                /* how many publications there were without a batch, while
+    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
+                                     also looks for a due snapshot at its end; 0: no call looks */
+    mli_u64 looks;                /* how many times a counter was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
@@ -5898,12 +5918,13 @@ struct memlord {
     int debug;           /* the value of MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies,
                             too */
     memlord_clock clock;
-    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: stamps are times of the clock */
+    uint32_t stamps_are_ticks; /* 1: time stamps are mli_ticks; 0: time stamps are times of
+                                  `clock` */
     uint64_t started, started_stamp, started_wall;
-    /* Two functions that modules reach by pointer, because these modules may not include their
-       headers. end_slow is mli_call_end_slow, which ends a call that found an alert. start_pollers
-       is mli_pollers_start_missing, which starts the poller of a device, or with dev 0 all pollers
-       that are missing. */
+    /* Two functions of services/. The modules of calls/ and books/ call them by pointer, because
+       they may not include the headers of services/. end_slow is mli_call_end_slow, which ends a
+       call that found an alert. start_pollers is mli_pollers_start_missing, which starts the poller
+       of a device, or with dev 0 all pollers that are missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
@@ -5942,11 +5963,11 @@ typedef struct mli_life {
     /* Mends the state in a forked child. Requires: all locks are held, and no other thread
        exists. */
     void (*forked)(memlord *lord);
-    /* Sets the totals back as a new epoch begins. Requires: the cold lock; t is the thread's
-       record. */
+    /* Sets the module's totals back when memlord_reset begins a new epoch. Requires: the caller
+       holds the cold lock; t is the calling thread's record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees the memory of the state. The modules that come later in embed/lives do so before this
-       one. Requires: no other thread uses the ledger. */
+    /* Frees the memory of the state. The modules that come later in embed/lives free their memory
+       before this one does. Requires: no other thread uses the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -6015,7 +6036,7 @@ MLI_VARIABLE(mli_process_state mli_process)
 
 /* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* that a call with n storages began or ended */
+    uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
     uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
                                           address, and their bytes */
     uint64_t unknown;           /* frees of storages that the map does not have */
@@ -6041,7 +6062,8 @@ typedef struct mli_used {
 
 /* The state of the current thread. Only the thread itself reads and writes it. Other threads may
    compare its address, but must not follow it, because the system may free it before the last call
-   of the thread. That call then finds a new state of zeros. No ledger has the generation 0. */
+   of the thread. That call then finds a new state of zeros, which fits no ledger, because no ledger
+   has the generation 0. */
 typedef struct mli_self_state {
     uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
                             last */
@@ -6141,7 +6163,7 @@ static MLI_COLD void mli_stack_bounds_find(void) {
     pthread_attr_t attr;
     void *from;
     size_t size;
-    mli_self.stack_to = 1; /* 1 means not known, as no frame lies below it */
+    mli_self.stack_to = 1; /* 1 means that the bounds are not known; no frame lies below 1 */
     if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
     if (!mli_attr_stack(&attr, &from, &size)) {
         mli_self.stack_from = (uintptr_t)from;
@@ -6156,9 +6178,9 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* Begins with the frame of the call in progress, because MemLord's own code need not keep frame
-   pointers. A caller's frame lies above that of the function it called. The walk ends at a frame
-   that does not, so a cycle ends it, too. */
+/* The walk begins with the frame of the call in progress, because MemLord's own code need not keep
+   frame pointers. A caller's frame lies above that of the function it called. The walk ends at a
+   frame that does not lie above the one before. So a cycle of frames ends the walk, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -6209,7 +6231,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns a text by its number. The texts stand one after the other, each with its 0. */
+/* Returns text `number`, counted from 0, of texts that lie one after the other, each ended by a
+   0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
@@ -6229,7 +6252,7 @@ MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v);
 /* Writes v in hexadecimal without leading zeros. */
 MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 
-/* Writes v / 10^digits with all decimals. */
+/* Writes v / 10^digits with `digits` decimals. */
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
 /* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
@@ -6248,7 +6271,7 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
-   Every format does so. Thus two different names never become equal. */
+   Every report format does so. Thus two different names stay different in a report. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
@@ -6278,7 +6301,7 @@ MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 #define MLI_PRINTF_LIKE(at) /* no check, because uintmax_t may be another type than uint64_t */
 #endif
 
-/* Returns a device as an argument for %i. */
+/* Packs a device into an int, as the argument of %i in a format string. */
 MLI_PRIVATE int mli_device_code(memlord_device d);
 /* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
@@ -6364,8 +6387,8 @@ MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v) {
     if (v < 0) mli_put_str(o, "-");
     mli_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
-/* Writes the address of a storage in full, with 8, 12 or 16 digits. With so few widths columns stay
-   straight. */
+/* Writes the address of a storage in full, with 8, 12 or 16 digits. Because there are only three
+   widths, columns of addresses stay straight. */
 static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_str(o, "0x");
     mli_put_digits(o, v, 16, v >> 48 ? 16 : v >> 32 ? 12 : 8);
@@ -6565,7 +6588,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_u64(o, (uint64_t)site->line);
 }
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
-    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
+    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     for (; *path; path++)
         if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);
@@ -6801,11 +6824,11 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
 /* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
-   formatted only if its level is on, and no lock is held while the logger runs. Lock: log, for the
-   logger and the number of calls in it. memlord_logger_set waits until no call is in the old
-   logger. */
+   formatted only if the logger receives its level, and no lock is held while the logger runs. Lock:
+   log, for the logger and the number of calls in it. memlord_logger_set waits until no call is in
+   the old logger. */
 
-/* Returns 1 if messages of this level have a receiver. */
+/* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
 /* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
@@ -6833,18 +6856,18 @@ MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 struct mli_log_state {
-    mli_u32 level;      /* the highest level of message that has a receiver; 0: no message has
-                           one */
+    mli_u32 level;      /* the highest level of message that the logger receives; 0: there is no
+                           logger */
     mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
-    uint32_t turn;      /* 0 or 1; each change of the logger changes it */
+    uint32_t turn;      /* 0 or 1; it flips when the logger is replaced */
     uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
                            began */
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one write. The start of the line chooses its
-   colour. */
+/* The logger of MEMLORD_DEBUG. It writes a line with one system call. The start of the line chooses
+   its colour. */
 static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
@@ -6967,7 +6990,7 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps the calls of the logger that this thread is in. In the child no other thread exists. */
+/* Keeps only the logger calls that this thread is in, because the child has no other thread. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -7008,7 +7031,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    /* A thread in the old logger may wait for this thread. */
+    /* The other thread in this function may wait until this thread leaves the old logger. So this
+       thread does not wait for the other. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
@@ -7042,8 +7066,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    functions that may call a malloc which the host has hooked. In between the thread is busy: its
    generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
    that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
-   the host, and the thread that holds that lock may call MemLord, too. So no call may keep state in
-   the orphan record over an allocation. */
+   the host, and the thread that holds that lock may call MemLord, too. So no call may rely on state
+   in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -7073,10 +7097,10 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
 
 /* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
-   from the allocator directly and go back to it. A free piece merges with free neighbours of any
-   size, because all shards of a ledger grow at about the same time, and the larger tables need the
-   room of the smaller ones. */
+   the last one. Regions are small, because a small region becomes free as a whole sooner than a
+   large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
+   merges with free neighbours of any size, because all shards of a ledger grow at about the same
+   time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
@@ -7166,8 +7190,8 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. *dirty is how many bytes from the start of the
-   run may not be 0: pages that were never in use are zero, and come last. */
+/* Returns a run of free pages of an extent, or NULL. Sets *dirty to how many bytes at the start of
+   the run may differ from 0. The pages behind them were never in use, so they are zero. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0, first;
@@ -7275,8 +7299,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the pointer that leads to the region of a piece, in the list of regions. It walks the
-   list. */
+/* Returns the link in the list of regions that points to the region of a piece. The function walks
+   the list. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -7356,7 +7380,7 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     p = mli_host_alloc(lord, size + overhead);
     if (!p || mli_is_os(&lord->memory.allocator)) return p;
     at = (void **)mli_align_to_grain((void **)p + 1);
-    at[-1] = p; /* for mli_own_free */
+    at[-1] = p; /* mli_own_free reads this pointer */
     return memset(at, 0, size);
 }
 
@@ -7455,16 +7479,18 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ------------------------------------------------------------------------ src/base/numbers.h -- */
 
-/* Has what a host without libm lacks: a logarithm, a square root, and what a sample stands for. It
-   also mixes the bits of random numbers. It owns no state, and may use os/. Locks: none. */
+/* Has the arithmetic that a host without libm lacks: a logarithm, a square root, and the number of
+   blocks that a sampled block stands for. It also has a hash of numbers. It owns no state, and may
+   use os/. Locks: none. */
 
 /* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
 /* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
 MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
-/* Returns 1 / (1 - exp(-x)), for x > 0. */
+/* Returns 1 / (1 - exp(-x)), the number of blocks that a block stands for if it is sampled with the
+   probability 1 - exp(-x). Requires: x > 0. */
 MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
-/* Returns a number whose bits all depend on all of n. */
+/* Returns a hash of n: each bit of the result depends on all bits of n. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
 
 /* ------------------------------------------------------------------------ src/base/numbers.c -- */
