@@ -5495,7 +5495,7 @@ enum {
     MLI_RANK_SHARD,     /* one for each shard of the map; guards its state and its table. A thread
                            that takes several takes them by rising address */
     MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
-                           and tags, and the index of blocks' descriptions */
+                           and tags, and the index from addresses to rows and records */
     MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
                            their own */
     MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a fork holds
@@ -19387,7 +19387,8 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
     uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
-    uint64_t bytes, blocks; /* what the invocation allocated less what it freed; both are signed */
+    uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
+                               blocks; both are signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
     uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
@@ -19404,9 +19405,10 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell, which publications change. Once it has left, it
-   adds the level of its cell, which no longer changes. `enter` is 1 if the thread enters, and 0 if
-   it leaves. Requires: the caller is the thread, or the thread has ended. */
+   in the invocation, it adds the base of its cell (the published part of its level), which
+   publications change. Once it has left, it adds the level of its cell, which no longer changes.
+   `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the thread, or the
+   thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
@@ -19468,7 +19470,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
-    mli_lock_take(&x->lock); /* a stale token may have found the record */
+    mli_lock_take(&x->lock); /* a call with a stale token may have found the record */
     memset(x->at, 0, sizeof x->at);
     x->began = f->stats;
     x->members = 1;
@@ -19529,7 +19531,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     int last;
     for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
     mli_lock_take(&x->lock);
-    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have had a new device */
+    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have used a new device */
     x->bytes += v->bytes;
     x->blocks += v->blocks;
     if (f->shapes) x->shapes = f->shapes;
@@ -19611,7 +19613,7 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
    adopts a scope has a span of its own in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
-#define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
+#define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
 
 typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed numbers */
@@ -19656,7 +19658,7 @@ MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
-#define MLI_SCOPE_NAME 200 /* most bytes of a name that are kept */
+#define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
@@ -19805,7 +19807,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
 }
 
 /* Finds or makes the scope of a name under a parent. A scope is identified by its path, so the
-   scope "a/b" and the scope "b" in "a" are one. */
+   scope "a/b" and the scope "b" in "a" are the same scope. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
@@ -19884,7 +19886,7 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 /* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
    `adopted` is the invocation that the context has joined, or NULL if the span begins a new
    invocation. The high of each cell starts again at its level, so that it measures the peak of this
-   span. The span around keeps the old high. */
+   span. The span around it keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -19960,9 +19962,9 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1 it
-   enters, and the outermost scope comes first. With 0 it leaves, and the innermost scope comes
-   first. */
+/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1
+   the thread enters the context, and the outermost scope comes first. With 0 the thread leaves, and
+   the innermost scope comes first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
@@ -20168,7 +20170,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* The sum may have an end without the begin before it. */
+    /* Other threads count meanwhile, so the sum may have the end of an invocation without its
+       begin. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
@@ -20216,7 +20219,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* Sets all counts of running invocations to 0. mli_running_count counts those that go on. */
+/* Sets all counts of running invocations to 0. mli_running_count counts the invocations that go on
+   in the child. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -20435,8 +20439,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets those statistics of a sum that physical devices count. It adds those of each physical device
-   that has a device of the selector, once. */
+/* Sets, in a sum over devices, the statistics that are counted for physical devices. Each physical
+   device that has a device of the selector adds its own once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
@@ -20466,7 +20470,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
-/* Takes bytes off a sum, which becomes 0 if it has less. */
+/* Subtracts bytes from a sum, which becomes 0 if it is smaller. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
 /* Adds to the statistics of all devices the drops that no device counts, because there was no
    device to count them on. */
@@ -20942,7 +20946,8 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* These are arrays and not literals for the reason that mli_no_site gives. */
+/* These are arrays, not string literals, because a linker keeps or drops all literals of an object
+   together: see mli_no_site. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -21071,26 +21076,27 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 /* A band check compares a device with its thresholds. services/call_end decides when a call runs a
    check. */
 
-/* This is when a check is due. Threads publish their counts from time to time, so the published
-   bytes are below the live bytes by at most a batch for each thread. The margin is a batch for each
-   thread that the ledger allows for. While the published bytes are at least a margin below the
-   threshold, no thread can cross the threshold without a publication. A mark is a number of bytes;
-   a publication past a mark requests a check. Closer to the threshold the device is "near": an
-   alert makes every call check at its end, with a sum over all threads.
-   Freed bytes are not published. Instead each thread checks each time it has freed its free
-   interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
+/* The rest of this comment says when a check is due. Threads publish their counts from time to
+   time, so the published bytes are below the live bytes by at most a batch for each thread. The
+   margin is a batch for each thread that the ledger allows for. While the published bytes are at
+   least a margin below the threshold, no thread can cross the threshold without a publication. A
+   mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
+   the threshold the device is "near": an alert makes every call check at its end, with a sum over
+   all threads. Freed bytes are not published. Instead each thread checks each time it has freed its
+   free interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
    Published bytes are never above the live bytes, so a publication below the mark check_below comes
    in time, without a margin. A new counter of a thread starts a whole batch below its level, so
-   that its first alloc publishes, and it checks at its first free. After a collection a band waits
-   to rearm: it does not fire until its metric has moved. */
+   that the thread publishes at its first alloc and checks at its first free. After a collection a
+   band waits to rearm: it starts no other collection until its metric has risen by an eighth of the
+   threshold, or has fallen an eighth below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. If it differs
-   from the one before, the bands of the device no longer wait to rearm. Takes the callbacks lock,
-   unless no strategy can be in force for the device's type. */
+/* Stores the strategy that is in force for a device in the device's record. Returns 1 if there is
+   one. If it differs from the strategy before, the bands of the device no longer wait to rearm.
+   Takes the callbacks lock, unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
@@ -21106,11 +21112,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
    change of strategies, thresholds or margins. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins until they allow for all threads that exist, and a few more. */
+/* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if one is passed. It need
-   not do so if the device is near its threshold, because then every call checks. */
+/* Compares a device with its current marks again, and requests a check if one is passed. Does
+   nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
@@ -21256,7 +21262,7 @@ static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reaso
 }
 
 /* Returns the strategy in force for a device, or NULL if none is in force. It is the strategy that
-   decides for the device, if that has bands and a callback serves them. */
+   decides for the device, if that strategy has bands and a callback serves them. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
@@ -21331,9 +21337,9 @@ typedef struct mli_band_state {
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
-    uint64_t rise;  /* a check is due at so many live bytes or more; UINT64_MAX: no check */
-    uint64_t fall;  /* a check is due at fewer live bytes; 0: no check */
-    uint64_t freed; /* a check is due at so many freed bytes or more; UINT64_MAX: no check */
+    uint64_t rise;  /* a check is due once there are this many live bytes; UINT64_MAX: never */
+    uint64_t fall;  /* a check is due once there are fewer live bytes than this; 0: never */
+    uint64_t freed; /* a check is due once there are this many freed bytes; UINT64_MAX: never */
 } mli_band_state;
 
 /* Returns the threshold of a band at a physical device, or 0 if the band has no threshold now. A
@@ -21391,9 +21397,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to the live bytes at which another band begins to decide. The used
-   percent is of the limit here, so it changes with the live bytes alone and not with a sample.
-   `total` is the live bytes of the physical device. */
+/* Moves the marks of a device to the live bytes at which another band begins to decide. Here the
+   used percent is a share of the limit, so it changes with the live bytes alone and not with a
+   sample. `total` is the live bytes of the physical device. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -21653,8 +21659,9 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. `freed` starts again from 0 and, with `rest`, the bands wait to rearm.
-   A run in which no callback could run resets nothing, and counts as failed. */
+/* Records the end of a run. The freed bytes of the device start again from 0. With `rest` 1 the
+   bands wait to rearm. A run in which no callback could run leaves the freed bytes, and counts as
+   failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -21755,15 +21762,16 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             mli_band_update(lord, i, NULL, &v);
         }
         if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* A call may have compared its bytes with the old marks. The second pass sums them. */
+        /* A call may have compared its bytes with the old marks. The second pass counts these
+           bytes. */
         if (!again) mli_barrier_threads(lord);
     }
 }
 
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count, because a thread that starts
-                                                  from here on sets it again */
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* cleared before the count, because a thread that
+                                                  starts from here on sets the alert again */
     do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
@@ -21801,9 +21809,9 @@ static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
-/* Clears the marks of threads that collected, which a forked child does not have. It also counts
-   the alerts again, because a thread that set or cleared a flag may have been stopped before it
-   changed the alert. */
+/* Ends the collections of the parent's other threads, which a forked child does not have. It also
+   counts the alerts again, because a thread that set or cleared a flag may have been stopped before
+   it changed the alert. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -21950,14 +21958,14 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
    64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, the host's memory included */
 #define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
-enum {                      /* values in the place of the number of a slot */
+enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
 };
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of the device's identity; 0: there is no device */
     uint64_t held;     /* bytes that are live there, or that pools have reserved */
-    uint64_t spare;    /* bytes of `held` that are unused in pools, or pending */
+    uint64_t spare;    /* bytes of `held` that are unused in pools, or freed but not yet reusable */
     uint64_t failing;  /* 1: allocations fail there */
     uint64_t wanted;   /* bytes that the ledger asked the others for */
     uint64_t asked;    /* number of the request that asked for `wanted` */
@@ -21968,12 +21976,13 @@ typedef struct mli_page_slot {
     mli_page_device devices[MLI_SLOT_DEVICES];
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
-    uint64_t request; /* number of the ledger's last request; stored after the devices */
-    uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
+    uint64_t request; /* number of the ledger's last request; stored after the devices, so that its
+                         readers see them */
+    uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
-/* The file of a page. A bell is a word of a slot that others write, too. */
+/* The layout of a page's file. Other ledgers wake the ledger of a slot by the slot's bell. */
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
@@ -22020,8 +22029,8 @@ MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
 /* Reads a word of a slot. The acquire load pairs with the release stores of mli_words_store, and
-   with those of an owner or of an answer. The owner is the last word, so a thread that reads the
-   owner also sees the words before it. */
+   with the stores of an owner or of an answer. The owner is the last word, so a thread that reads
+   the owner also sees the words before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
 /* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
@@ -22037,15 +22046,15 @@ MLI_PRIVATE uint64_t mli_text_hash(const char *text);
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
 
-/* Frees a slot, and leaves its page. */
+/* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
 /* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
    is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
-/* Returns 1 if tasks have waited since the last look, or -1 if the kernel no longer watches. It
-   never waits. */
+/* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
+   watches. It never waits. */
 MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
 #else
 MLI_PRIVATE int mli_stall_open(const char *path);
@@ -22099,7 +22108,7 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
     return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
+/* Makes the file of a page under a temporary name, and then renames the file to `path`. The file is
    written in full, so that no later store finds the disk full. If `path` already names a file, that
    file stays. Returns 0, or -1 if a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
@@ -22269,7 +22278,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* The mli_cpu of services/room may be in use. */
+    /* This function has an mli_cpu of its own, because another thread may be using that of
+       services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22297,8 +22307,9 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
-   kernel accepts only windows that are multiples of 2 s: Documentation/accounting/psi.rst. */
+/* mli_stall_open sets a trigger. The trigger fires when tasks have waited for memory for 150 ms
+   within 2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
+   Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -22397,8 +22408,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
    Requires: a safe point. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples the physical device of every known device for a report, where a reader of the capacity
-   would. With `own` 1 it runs no source of the host. */
+/* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
+   `own` 1 it runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
@@ -22413,7 +22424,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
                                          const memlord_capacity *sample, size_t most);
 
 /* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
-   `covered` are for the request itself. Walks nothing if the ledger has no logger. */
+   `covered` are for the request itself. Does nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
@@ -22436,8 +22447,9 @@ struct mli_room_state {
                                                                     lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* `last` of mli_log_due for requests over an account's limit */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged: `last` of mli_log_due */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged: `last` of
+                               mli_log_due */
 };
 
 /* -- sources -- */
@@ -22491,9 +22503,10 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
-   source ran, whichever are fewer, because it is not known which of the two the source saw. A pool
-   counts with the bytes that it has reserved now, because the source may itself report these. */
+/* Sets the marks of a sample, which tell what each device held when the source ran. The bytes held
+   are the live bytes before or after the source ran, whichever are fewer, because it is not known
+   which of the two the source saw. A pool counts with the bytes that it has reserved now, because
+   the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -23166,7 +23179,8 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when its bell was rung; NULL: no thread waits */
+    mli_os_event *event; /* the listener sets it when another ledger has rung its bell; NULL: no
+                            thread waits */
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
@@ -23180,7 +23194,7 @@ typedef struct mli_raise {
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
-    /* Starts the listener unless it runs: at the open, and in a forked child. */
+    /* Starts the listener unless it runs. Called when a page is opened, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
        E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
@@ -23192,7 +23206,7 @@ typedef struct mli_neighbours {
        released less, or if the page is closed. Returns 0 if some have not answered. A process that
        ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
-    /* Leaves the page, at a close and at the end of the ledger. Requires: the caller is not the
+    /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
     void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
@@ -23208,9 +23222,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
-   meanwhile, because otherwise a neighbour that asks without end would keep this ledger
-   collecting. */
+/* The rest of a device: a time in which requests of neighbours run no callbacks for the device. It
+   follows a run of callbacks that gave nothing back. Without rests a neighbour that asks without
+   end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each run in a row that gave
@@ -23225,7 +23239,8 @@ struct mli_neighbours_state {
     int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
     int fd;                /* descriptor that holds the lock of the slot */
     uint64_t host_id;      /* identity of the host's memory */
-    int stall_fd;          /* descriptor that tells of stalls of the host's memory; -1: none */
+    int stall_fd;          /* descriptor by which the kernel tells that tasks wait for the host's
+                              memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
@@ -23233,7 +23248,7 @@ struct mli_neighbours_state {
     struct mli_raise *raises;               /* the requests of this ledger that are not over */
     uint32_t at_bells; /* threads that ring a bell of the page or wait at one; the page stays mapped
                           until it is 0 */
-    int answers;       /* 1: a thread answers requests */
+    int answers;       /* 1: a thread is answering requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
     int unfit;    /* 1: a device has no room in the slot; 2: the lack of room was also logged */
@@ -23309,7 +23324,7 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
         mli_device_record *device = mli_device_record_at(lord, i);
         const uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, i);
         const uint64_t pool = mli_u64_load(&device->count[MLI_STAT_reserved]);
-        /* The figure `used` of a sample leaves page cache out. */
+        /* Mapped files are page cache, which the figure `used` of a sample leaves out, too. */
         if (device->device.type == MEMLORD_DEVICE_MAPPED) continue;
         out->held = mli_add_saturated(out->held, pool > live ? pool : live);
         out->spare = mli_add_saturated(out->spare, pool > live ? pool - live : 0);
@@ -23333,8 +23348,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests. It does until its time is over, or its live bytes have changed by
-   more than an eighth. */
+/* Returns 1 if a device rests. A rest ends when its time is over, or when the device's live bytes
+   have changed by more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -23392,8 +23407,8 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
     }
 }
 
-/* Stores at each physical device the bytes that the others hold there, for statistics, levels and
-   reports, and how many of the others rest there. */
+/* Stores at each physical device the bytes that other ledgers hold there, for statistics, levels
+   and reports, and how many of these ledgers rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -23422,7 +23437,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's page */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the page that the parent
+                                                                           of a forked child has
+                                                                           mapped */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -23473,9 +23490,10 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
     return waits;
 }
 
-/* Finds the largest request of other ledgers since this one last answered, for each device of its
-   slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
-   answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
+/* Finds, for each device of this ledger's slot, the largest request that other ledgers have made
+   since this one last answered: see mli_request_note. seen[s] gets the number of the last request
+   in slot s, which the answer stores in answered[s]. Returns a bit for each slot whose ledger waits
+   for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -23546,7 +23564,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 }
 
 /* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
-   thread at a time. Host code runs, with no lock held. */
+   thread at a time. It runs host code, and holds no lock meanwhile. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -23586,7 +23604,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 }
 
 /* Asks the system whether tasks have waited for the host's memory. If they have, it runs the
-   callbacks of the cpu. */
+   callbacks of the devices that use the host's memory. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -23603,8 +23621,8 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
-/* Does the work that is due at the interval of pollers. It joins again after a fork, publishes,
-   frees the slots of ended processes, and reads the other slots. */
+/* Does the work that is due at the interval of pollers. It joins the page again after a fork,
+   publishes the ledger's slot, frees the slots of ended processes, and reads the other slots. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
@@ -23656,7 +23674,7 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     }
     mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
-        memset(raise->before, 0, sizeof raise->before); /* nobody answers them now */
+        memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
    another page. While a thread is at a bell, or answers, the replacement waits for the next
@@ -23739,7 +23757,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
-    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* the device may be
+                                                                                  new */
     for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
@@ -23748,7 +23767,7 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
    Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* as the numbers have the time in them, the numbers of a slot
+    const uint64_t now = mli_now(); /* the number of a request is its time, so the numbers of a slot
                                        only grow */
     mli_page_device sum;
     uint32_t s;
@@ -24088,10 +24107,10 @@ typedef struct mli_holders {
 /* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
-/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their
-   number, which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than
-   MLI_HOLDERS have all live bytes of the device. There are none if the ledger had no tag or no
-   site by then. */
+/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If there are fewer than
+   MLI_HOLDERS, they have all live bytes of the device. There are none if the ledger had no tag or
+   no site by then. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
@@ -24108,7 +24127,7 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
 /* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
-   system gives no thread, safe points save. */
+   system starts no thread, safe points do the saving. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if the recorder was started. */
@@ -24117,18 +24136,19 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
 /* Takes the snapshot that is due, if calls take them. Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
-/* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
+/* Saves at a safe point what is due for the recorders that were started but have no running
+   thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if mli_holders_due says so. */
+/* Takes the holders of a device if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
    Requires: the thread is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, and returns 1, or 0 if the device has none. The places of the
-   sites are those that reports show by now. */
+/* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
+   has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
@@ -24153,7 +24173,8 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* a recorder looks at the clock at least so often, in ms */
+#define MLI_RECORDER_MS_MAX 1000 /* the longest time between two looks of a recorder at the clock,
+                                    in ms */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -24178,7 +24199,8 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
 
 /* The holdings of a device by tag or by site, while a snapshot is made. */
 typedef struct mli_holding_list {
-    uint64_t left; /* the live bytes of the device that no tag or no site of the book has */
+    uint64_t left; /* the live bytes of the device that have no tag or, in a list by site, no
+                      site */
     size_t count;
     mli_holding at[MLI_HOLDERS];
 } mli_holding_list;
@@ -24231,7 +24253,8 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
     return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
            mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
 }
-/* Copies the lists behind a snapshot. */
+/* Copies the lists of holdings into the memory behind a snapshot. Also sums the live bytes and
+   blocks of its devices. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
     mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
@@ -24247,8 +24270,8 @@ static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *
         s->blocks += usage->blocks;
     }
 }
-/* Makes a snapshot. The usage of its devices is read before its size is known, so that it comes
-   after the lists in `list`. */
+/* Makes a snapshot. The lists of holdings decide its size. So the function first reads the lists,
+   and the usage of the devices behind them, into memory of its own. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     const uint32_t room = blocks ? MLI_SNAPSHOT_TOP : 0;
@@ -24284,7 +24307,8 @@ static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* Returns 1 if some device, or all together, held more than in any other snapshot of the list. */
+/* Returns 1 if some device, or all devices together, held more in a snapshot than in any other
+   snapshot of the list. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -24299,10 +24323,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
-   it. So the snapshots that stay are spread over the whole run, however long it becomes. It never
-   evicts the first, the last, or one in which some device or all held most. These are at most
-   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It is the snapshot that leaves the smallest gap
+   in time, or the oldest of several such. So the snapshots that stay are spread over the whole run,
+   however long it becomes. It never evicts the first, the last, or one in which some device, or all
+   devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It
+   evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24326,12 +24351,12 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Returns 1 if no thread takes snapshots, but the calls themselves. */
+/* Returns 1 if the host's calls take the snapshots, and no thread of the ledger does. */
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
 }
-/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these
-   need a walk of the map. If there is no memory, the snapshot counts as lost. */
+/* Takes a snapshot and adds it to the list. A periodic snapshot that a call takes lists no blocks,
+   because that would need a walk of the map. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
@@ -24413,9 +24438,9 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
-/* When calls take snapshots, the next one is due after the interval, but no earlier than after a
-   256th of the ledger's life, because more are not kept, and after 64 times as long as this one
-   took. */
+/* When calls take snapshots, the next one is due after the interval, but not before two other times
+   have passed. One is a 256th of the ledger's life, because the ledger keeps no more snapshots. The
+   other is 64 times as long as this snapshot took. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -24444,7 +24469,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
 }
 
 /* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
-   gives no thread, safe points save. */
+   starts no thread, safe points do the saving. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     if (snapshots && mli_snapshots_in_calls(r->lord))
@@ -24507,7 +24532,8 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
-    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, so that `live` is no more */
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* reads the peak, too, so that `live` is not
+                                                         above it */
     if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
         mli_holders_take(lord, dev, sum.live);
 }
@@ -24757,7 +24783,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    /* The ids of threads lack the highest bit. */
+    /* The highest bit marks the id of a context, because the ids of threads do not have it. */
     record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31;
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
@@ -24982,7 +25008,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* The thread saw that the map was stopped, and was about to leave. */
+    /* A thread inside a shard has seen that the map was stopped, and was about to leave the
+       shard. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25013,8 +25040,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
    reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
-   reaches services/pollers by a pointer of the ledger, because pollers do the work of a safe point.
-   Locks: callbacks, for the waiting threads; none while host code runs. */
+   reaches services/pollers by a pointer of the ledger, because services/pollers includes this
+   module. Locks: callbacks, for the waiting threads; none while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25026,17 +25053,17 @@ typedef struct mli_waiter {
     mli_os_event event;
 } mli_waiter;
 
-/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between a call
-   sets the waiter's event once enough was freed. */
+/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between, the end
+   of a call sets the waiter's event once enough bytes were freed. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It retires and collects what is due,
-   samples physical devices that have no poller, saves a due snapshot and export, and writes a
-   requested report. Host code runs. */
+/* Does the work of a safe point for the devices of a selector. It retires fenced frees that are
+   done, collects where a band asks for it, samples physical devices that have no poller, saves a
+   due snapshot and export, and writes a requested report. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25279,7 +25306,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
 }
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
-   do not. Without that flag calls check the bands, and the poller only samples and retires. */
+   do not. Without that flag calls check the bands. Then the poller only samples, retires pending
+   blocks and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25347,7 +25375,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    /* Try again to start those that failed. */
+    /* Let the pollers whose threads could not be started try again. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -25376,7 +25404,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the policy for calls that give none */
-    mli_u64 explained;    /* `last` of mli_log_due for memlord_alloc_failed */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -25520,8 +25548,8 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request. `oom` is 1 if its attempts failed, which is counted. It is 0 if a limit
-   refused the part that no ticket covers. */
+/* Logs a failed request. `oom` is 1 if its attempts failed. In that case it also counts the
+   failure. It is 0 if a limit refused the part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
@@ -25544,7 +25572,7 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-/* Returns E_INVALID for values that are no policy. */
+/* Returns E_INVALID if a value of the policy is out of its range. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
@@ -25713,10 +25741,10 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the ledger with itself, for memlord_verify. Owns no state. May use books/. Invariants:
-   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
-   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
-   phys, one at a time. */
+/* Compares the books of a ledger with each other, for memlord_verify. Owns no state. May use
+   books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails ends
+   the comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences,
+   from begin to end; phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -26149,7 +26177,7 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     return mli_verify_handles(v, "tickets", mli_ticket_count(v->lord), open, closed);
 }
 
-/* Returns the bytes that open tickets hold of an account. */
+/* Returns the bytes that open tickets hold for an account. */
 static MLI_COLD uint64_t mli_verify_held(mli_verify *v, uint32_t number, uint32_t generation) {
     const memlord_account account = (uint64_t)number << 32 | generation;
     uint64_t held = 0;
@@ -33908,9 +33936,9 @@ struct mli_saving_state {
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows them
-   (as those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
-   that frequent reports evict no snapshot. */
+/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows
+   snapshots (as TIMELINE and the formats up to TRACE do), takes one more. That one belongs to the
+   report and not to the list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -34065,7 +34093,8 @@ static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to the descriptor of standard output. (stdio may be locked.) */
+/* Writes a report to the descriptor of standard output. It does not use stdio, because another
+   thread may hold stdio's lock. */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -34537,7 +34566,7 @@ static MLI_COLD void mli_orphans_lock(int take) {
     MLI_LEDGERS_EACH(lord)
         mli_orphan_lock_set(lord, take);
 }
-/* Takes or drops the locks that come after the cold lock. */
+/* Takes or drops the locks that a fork takes after the cold lock. */
 static MLI_COLD void mli_fork_locks(int take) {
     mli_lives_lock(take);
     mli_lock_set(&mli_process.pages_lock, take);
@@ -34552,7 +34581,8 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* comes last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent. The child's handler ends with this, too. */
+/* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
+   last. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -34945,8 +34975,8 @@ static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* Returns 1 if the pages are one whole block. *device gets the device of the block that begins
-   there, or the cpu if no block does. */
+/* Returns 1 if the pages from `at` on are exactly one block. Sets *device to the device of the
+   block that begins there, or to the cpu if none does. */
 static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     memlord_block_info b;
@@ -35021,7 +35051,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the hooked functions of one place for a table. */
+/* Defines the functions of slot n, which take the place of those in a hooked table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -35077,15 +35107,15 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked, or NULL if it is not hooked. */
+/* Returns the slot of a hooked table, or NULL if the table is not hooked. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns the place for a host's functions. That is a place that was theirs and has no table now,
-   else the first place that was never used. Returns NULL if there is none. */
+/* Returns a slot for a host's functions. It is a slot that has had these functions before and has
+   no table now, else the first slot that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
