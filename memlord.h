@@ -7696,14 +7696,14 @@ typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
     struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
-    uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0
-                                        until they are looked up */
+    uint64_t birth_bits;             /* the birth bits of word2 for this scope and stream under
+                                        birth_mark; 0 until they are looked up */
     uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
-    uint32_t open_tickets; /* the number of `tickets`; other threads may have closed or adopted some
-                              of them */
+    uint32_t open_tickets; /* how many elements of `tickets` are set; other threads may have closed
+                              or adopted some of them */
     mli_context *context;
 } mli_current;
 
@@ -7753,7 +7753,7 @@ typedef struct mli_thread {
 
 enum { /* mli_helper.state */
     MLI_HELPER_NONE,  /* the helper has no thread */
-    MLI_HELPER_BUSY,  /* a thread starts, wakes or joins the helper's thread at this moment */
+    MLI_HELPER_BUSY,  /* some thread is starting, waking or joining the helper's thread */
     MLI_HELPER_RUNS,  /* the helper's thread runs */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
@@ -7883,9 +7883,9 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if a report was requested or a recorder saves one. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Sets the exit hook of the calling thread, with its number as the argument. The add and the load
-   are seq_cst, because another library may get the same key once the key is deleted: see
-   mli_process_end. */
+/* Sets the function that runs at the exit of the calling thread, with the thread's number as its
+   argument. The add and the load are seq_cst, because another library may get the same key once the
+   key is deleted: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
@@ -8015,8 +8015,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
-/* Makes zeroed memory a thread record, and adds the record to the list. Requires: the caller holds
-   the registry lock. */
+/* Fills in a new thread record, whose memory is zeroed, and adds the record to the list. Requires:
+   the caller holds the registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
@@ -8029,7 +8029,7 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* comes before the thread counts anything */
+        mli_u32_load(&lord->threads.allowance)) /* raised before the thread counts any byte */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
@@ -8059,7 +8059,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* that block was picked by the last owner, not by this thread */
+            t->taken_row = 0; /* the last owner of the record had that block picked, not this
+                                 thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -8072,8 +8073,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Marks the records with a thread number as owned by nobody, in all ledgers. Their owner is a
-   thread that has ended, or the calling thread before its thread-local storage was freed. The next
+/* Marks the records with a thread number as owned by nobody, in all ledgers. The owner of these
+   records has ended, or was the calling thread before its thread-local storage was freed. The next
    sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
@@ -8095,9 +8096,9 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number) {
                       mli_exit_key_set(mli_process.exit_key, value) == 0;
     (void)mli_u32_add(&mli_process.exit_key_users, (uint32_t)-1);
 }
-/* Returns 1 once the process has started. Waits at most 0.1 s for the thread that starts it. That
-   thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
-   The acquire load pairs with the release stores of DONE. */
+/* Returns 1 if MemLord has started in this process. Waits at most 0.1 s for a thread that is
+   starting it now. That thread may be in a malloc of the host, and wait there for a lock that the
+   calling thread holds. The acquire load pairs with the release stores of DONE. */
 static MLI_COLD int mli_process_started(void) {
     const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
     unsigned n = 0;
@@ -8105,10 +8106,10 @@ static MLI_COLD int mli_process_started(void) {
         mli_spin_wait(&n);
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
-/* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread gets
-   no record, because its exit hook has run, because no hook can be set (yet), or because the thread
-   belongs to another process. A child of vfork is such a process: it shares this memory and this
-   thread-local storage, and the kernel tells it that all threads here have ended. */
+/* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread may
+   have no record: its exit hook has run, no hook can be set (yet), or the thread belongs to another
+   process. A child of vfork is such a process: it shares this memory and this thread-local storage,
+   and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -8196,7 +8197,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because from the state BUSY on other
+                                               threads may wait for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as is the exchange that sets the wish to `none`, so that one of the two threads sees
@@ -8716,7 +8718,8 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 /* --------------------------------------------------------------------------- src/books/map.c -- */
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets, or about 1,500 blocks, is small */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has less than about 1,500
+                                 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 /* The host may use one number as a storage of every device type. All these keys have the same home
    bucket. So the slots of a bucket and its largest overflow count must together be no less than the
@@ -8754,7 +8757,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* needed where a sandbox refuses to sleep and the clock stands still */
+    unsigned tries = 0; /* bounds the loop where a sandbox refuses to sleep and the clock stands
+                           still */
     do {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
@@ -8793,7 +8797,7 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard, whatever its state: keeps threads out, and waits until all that are inside have
+/* Stops a shard in any state: lets no further thread enter, and waits until all threads inside have
    left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -8836,8 +8840,8 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the next size of a table, of 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on. From 8 on the
-   sizes double in three steps. */
+/* Returns the size of a table after n, in the series 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on.
+   From 8 on each size is twice the one three places before. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
@@ -8930,7 +8934,8 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
         same = s->size == size;
         if (same) failed = mli_shard_swap_table(lord, t, s, &next);
         if (same && !failed) (void)mli_u32_add(&lord->map.buckets, larger - next.size);
-        mli_lock_drop(&s->lock); /* a fork or a check of the map finds table and number alike */
+        mli_lock_drop(&s->lock); /* dropped only now, so that a fork or a check of the map finds the
+                                    table and map.buckets in agreement */
         mli_own_free(lord, next.data, (size_t)next.size * MLI_BUCKET_BYTES);
         if (failed <= 0) return failed;
     }
@@ -10118,8 +10123,8 @@ struct mli_names_state {
 
 /* The index: hash tables from addresses to rows and records. Threads read them without a lock.
    Entries are added under the cold lock, and never removed or moved. The newest table takes entries
-   until it is half full. Then there is a new table of four times its size, up to MLI_INDEX_MAX. So
-   growth copies nothing, and no call waits long for it. */
+   until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX, becomes
+   the newest. So growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
@@ -10150,7 +10155,7 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* another thread may have done the work
+    mli_own_free(lord, spare->block, spare->size); /* not used if another thread has done the work
                                                       meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
@@ -10162,15 +10167,17 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* the bytes before each allocation of stb_ds, which have its size */
+#define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
 
-/* Returns how many bytes of a block an allocation of `size` by stb_ds takes, with its head. */
+/* Returns how many bytes of a block an allocation of `size` bytes for stb_ds takes, with its
+   head. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that stb_ds changes now. Cannot fail,
-   because mli_dict_room_locked has reserved all the memory that the put takes. */
+/* Allocates for stb_ds, from the first block of the table that it is changing
+   (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
+   the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -10215,7 +10222,7 @@ MLI_STB_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_
 MLI_STB_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
                                       size_t keyoffset, int mode);
 MLI_STB_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
-struct stbds_string_arena; /* stb_ds makes the typedef, and C99 forbids a second */
+struct stbds_string_arena; /* stb_ds defines the typedef of this struct, and C99 allows only one */
 MLI_STB_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
 MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #ifdef __cplusplus
@@ -10570,7 +10577,7 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
-    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the loads in
+    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the addition in
                                                                 mli_helper_start */
 }
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
@@ -10645,12 +10652,12 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
     return mli_dev(lord, d, dev);
 }
 
-/* The names that engines have for a device type. */
+/* The names that other programs, such as PyTorch, have for a device type. */
 static const struct {
     char name[11];
     signed char type;
-} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before "cuda", because this word
-                                                                 begins with that */
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* searched before "cuda", with which
+                                                                 this name begins */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
                         {"xpu", MEMLORD_DEVICE_SYCL},
@@ -10964,11 +10971,11 @@ static uint64_t mli_account_most(const mli_account_record *b) {
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
-/* Takes bytes off *of, but never more than it has. */
+/* Takes `bytes` off the number *of, or sets it to 0 if it is less. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds bytes to an account that may have `most` bytes. If they do not fit, adds nothing and returns
-   MEMLORD_E_LIMIT. */
+/* Adds bytes to an account that may have at most `most` bytes, with those that tickets hold. If
+   they do not fit, adds nothing and returns MEMLORD_E_LIMIT. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -11092,8 +11099,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork needs them, because a thread may charge an
-   account while it is inside no shard. */
+/* Takes or drops the locks of all accounts. A fork needs these locks, because a thread may charge
+   an account outside of all shards, which a fork stops. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -11986,7 +11993,7 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 typedef struct mli_anomaly {
     memlord_anomaly is;        /* what the host gets; mli_anomaly_read fills in its `site` and
                                   `born` */
-    const memlord_site *given; /* the host's pointer to the site, which is compared and never
+    const memlord_site *given; /* the host's pointer to the site; it is compared but never
                                   followed */
     const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
                                         site, or no memory for the copy */
@@ -12047,9 +12054,9 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake once more, if the list has it under the pointer to the site of the call in
-   progress. If the list is full, counts it as left out instead. If neither is so, returns 0, and
-   the caller then copies the site. */
+/* Counts a mistake once more if the list has it under the host's pointer to the present site.
+   Otherwise counts it as left out if the list is full. Returns 1 in both cases. Else returns 0, and
+   the caller copies the site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -12185,7 +12192,7 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
-/* Returns why a call refuses a device, in words that go on after "cuda:0 is". */
+/* Returns why a call refuses a device, in words that end a sentence such as "cuda:0 is ...". */
 static MLI_COLD const char *mli_device_fault(memlord_device d) {
     return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
                                : "a selector: a device is needed";
@@ -12298,9 +12305,9 @@ typedef struct mli_picks {
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key);
 /* Reserves room for one more block in a part. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
-/* Gives back the room for a block that is not opened. */
+/* Gives back the room that was reserved for a block, because the block is not opened. */
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
-/* Adds a block to the part in which there is room for it. */
+/* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 /* Returns the entry of a key and, if `remove` is 1, removes it. If the part does not have the key,
    returns an entry with row 0. */
@@ -12334,8 +12341,8 @@ MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t 
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key; if the part does not have the key, the vacant entry for it. Requires:
-   the part has a vacant entry. */
+/* Returns the entry of a key or, if the part does not have the key, the vacant entry for it.
+   Requires: the part has a vacant entry. */
 static mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type, uint64_t key) {
     MLI_REQUIRE(part->count < part->cap);
     size_t at = mli_pick_home(key, part->cap);
@@ -12343,7 +12350,7 @@ static mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type, uint64_t k
         at = (at + 1) & (part->cap - 1);
     return &part->at[at];
 }
-/* Removes an entry. Moves the entries after it that are not at home because of it. */
+/* Removes an entry. Moves later entries back into the hole, so that a search still finds them. */
 static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     mli_pick *table = part->at;
@@ -12361,8 +12368,8 @@ static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
     part->count--;
 }
 
-/* Puts a larger table in the place of a part's, unless another thread has done so. *table and *cap
-   are then the table that the caller frees. */
+/* Replaces a part's table by the larger one in *table, unless another thread has done so. In either
+   case *table and *cap are then the table that the caller frees. */
 static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const mli_picks old = *part;
@@ -12545,11 +12552,11 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
    and returns "". Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
-/* Counts a guard that ended in another context than it began. */
+/* Counts a guard (memlord_guard) that ended in another context than the one in which it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
-/* Ends the innermost tags of a thread, until it has `depth` open tags. Requires: it has more than
-   that. */
+/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: more than `depth`
+   tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
 /* Notes in a guard what the end of the guard is to restore. */
@@ -12562,10 +12569,10 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Returns 1 if there is an interposer and the ledger is not its own. The acquire load pairs with
    the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, in the books of an interposer, too. Requires: the caller
+/* Begins a tag, or with `scope` a scope, also in the ledger of an interposer. Requires: the caller
    holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or with `scope` scopes, in the books of an interposer, too.
+/* Ends the innermost `count` tags, or with `scope` scopes, also in the ledger of an interposer.
    Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
@@ -12577,8 +12584,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry: doubles the cache if there is memory, and empties it. Later calls
-   then look up again what they need. */
+/* Makes room for one more entry in a thread's cache. Doubles the cache if there is memory, and
+   empties it, so later calls look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -12636,8 +12643,8 @@ MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Returns the number of a birth, or 0 if it has none yet. *key is then a key for the birth that the
-   index does not have yet. */
+/* Returns the number of a birth. If it has none yet, returns 0, and *key is a free key of the index
+   for the birth. */
 static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
@@ -12788,7 +12795,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
-/* Counts a tag that found no room, and logs a warning if it is the first. */
+/* Counts a tag for which there was no room, and logs a warning for the first such tag. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     mli_drop_warn(lord, &lord->tags.warned_tag,
@@ -12802,7 +12809,7 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
 }
 
 /* Gets the kept copy of a tag. The thread's cache has the copy under the host's pointer to the tag.
-   The host may change the text there, so the function compares the two texts. */
+   The host may change the text there, so the function also compares the texts. */
 static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
                                    const char **kept) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
@@ -12830,7 +12837,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
 
 /* Finds or makes the site of a place that the host gives by value. Returns NULL if there is no
    memory. The thread's cache has the site under the host's pointer to the file name. The host may
-   change the text there, so the function compares the two texts. */
+   change the text there, so the function also compares the texts. */
 static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
                                                 const memlord_site *place) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
@@ -12960,7 +12967,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* already here, because the orphan record caches nothing */
+    mli_thread_put(lord, t); /* the record can be given back before its cache is used, because the
+                                orphan record caches nothing */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;
@@ -12970,8 +12978,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report has
-                                                       the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a report that was
+                                                       requested before has the old mark */
     return mli_mark_next(lord);
 }
 
@@ -13614,9 +13622,9 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* -- stacks that do not reach the root -- The outermost frame of such a stack is a site without an
-   address, and its name tells why the stack was cut. Otherwise a cut stack would look like one that
-   starts at another root. */
+/* -- stacks that do not reach the root --
+   The outermost frame of such a stack is a site without an address, and its name tells why the
+   stack was cut. Otherwise a cut stack would look like one that starts at another root. */
 
 enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
 /* These are arrays, because a linker could not drop string literals alone: see mli_no_text in
@@ -14090,7 +14098,7 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) 
 
 /* -- writing -- */
 
-/* Returns sub-buffer `i`, where numbers count on past the end of the ring. */
+/* Returns sub-buffer `i` modulo the number of sub-buffers. */
 static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
     return (mli_subbuf *)(void *)((char *)(uintptr_t)(ring + 1) +
                                   (i % ring->subbufs) * ring->stride);
@@ -14128,8 +14136,8 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        mli_u64_store(&b->generation, 0); /* must come before `count`, which is therefore a release
-                                             store, as events are */
+        mli_u64_store(&b->generation, 0); /* must be visible before `count`, which is therefore
+                                             stored by a release, as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
@@ -14301,7 +14309,7 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
     return 0;
 }
 
-/* Converts an event for the host. A site may get its names here. */
+/* Converts an event for the host. Looks up the symbol of its site, if that was not done before. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
     MLI_REQUIRE(mli_none_held());
@@ -14370,8 +14378,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
-                                                    meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* if it is set now, another thread has installed a
+                                                    ring meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }
@@ -14673,7 +14681,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* the fence that is now first was not yet asked as the first of its queue */
+    if (q->first) { /* no thread has asked this fence since it became the first of the queue */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -15235,8 +15243,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
 }
 
 /* -- parts --
-   A block with parts has an array of pointers to them in order of offset. The side record points to
-   the array, which changes only inside the block's shard. No total counts parts. */
+   A part is a range of the bytes of a block, with a description. A block with parts has an array of
+   pointers to them in order of offset. The side record points to the array, which changes only
+   inside the block's shard. No total counts parts. */
 
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
@@ -15255,8 +15264,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, *spare takes its place, and *spare is
-   then the old array. Returns MLI_AGAIN if the array is full, and *spare is no larger. */
+/* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
+   larger. Returns MLI_AGAIN if the array is full and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -15325,7 +15334,7 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-/* Removes the part at an offset. Frees the block's array of parts if that is then empty. */
+/* Removes the part at an offset. If no part is left, also frees the block's array of parts. */
 static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key, uint64_t offset) {
     mli_probe probe;
@@ -16611,12 +16620,12 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most bytes that a device can have held since the sample of its phys, and sets *held
-   to the bytes that it holds. Frees on the cpu do not lower the result, because the allocator below
-   may keep the freed bytes and serve later allocs from them. One bound is what the device held at
-   the sample and the bytes allocated since. Another is the highest live bytes since, which are at
-   most a batch for each thread above the published bytes. A pool has its own count of the bytes
-   that it holds. */
+/* Returns the most bytes that a device can have held since the latest sample of its physical
+   device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
+   because the allocator below may keep the freed bytes and serve later allocs from them. One bound
+   is what the device held at the sample and the bytes allocated since. Another is the highest live
+   bytes since, which are at most a batch for each thread above the published bytes. A pool has its
+   own count of the bytes that it holds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -16776,10 +16785,11 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* they take about 50 ms, most of that asleep */
-/* Reserves bytes at a phys. Returns 1 if it did, and 0 if they do not fit. Returns -1 if they may
-   fit at the next try, because bytes in flight or another thread's change may be the cause. Without
-   `again` returns 0 in place of -1. */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* these tries take about 50 ms together, and the
+                                                     thread sleeps for most of it */
+/* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
+   Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
+   change keep them out now. Without `again` returns 0 in place of -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
@@ -16823,8 +16833,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* mli_draw_count returns how many tickets an alloc of this thread may come off. mli_draw_ticket
-   returns ticket i of these, or NULL if that is not open at the phys. */
+/* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
+   returns ticket i of these, or NULL if it is not open at the physical device. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -16855,8 +16865,7 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Moves bytes from one ticket to another. The account of `to` then holds them, and that of `from`
-   no longer does. */
+/* Moves bytes from one ticket to another, and from the account of `from` to the account of `to`. */
 static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
                                      uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
@@ -16866,8 +16875,9 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the planned bytes off the tickets, for a request whose account holds all of its bytes by
-   now. Requires: the caller has held the phys lock since mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen off the tickets. The account of the request holds
+   all bytes of the request already. Requires: the caller has held the phys lock since
+   mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -16896,8 +16906,8 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes that no ticket covers, at the phys and at the account. Returns 1 if it did, 0
-   if they do not fit, and -1 if the caller is to try again. */
+/* Reserves the bytes that no ticket covers, both at the physical device and at the account. Returns
+   1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -16930,8 +16940,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* set only once, because a call with a stale ticket may read it
-                                     now */
+    if (!v->phys) v->phys = phys; /* set only once, because a call with an old ticket may read it at
+                                     the same time */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -16961,7 +16971,8 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds no open ticket */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
+                                                  thread has no open ticket */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
 
@@ -17207,10 +17218,9 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 }
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
-/* Splits a query into parts if a shard has more matches than are copied at once, which happens
-   where small blocks lie close together. Returns 1 if it did. The hash of a block's key decides
-   which part the block is in. So the block is listed once, however the table changes between the
-   walks. */
+/* Splits a query into parts, and returns 1, if a shard has more matches than may be copied at once.
+   That happens where small blocks lie close together. The hash of a block's key decides which part
+   the block is in. So each block is listed once, even if the table changes between the walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
@@ -17321,7 +17331,8 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block to the end */
+    for (n = top->count; n > 1;) { /* moves the smallest block that is left to the end of the
+                                      heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
         out[n] = least;
@@ -17498,7 +17509,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* the destination of a move keeps the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
+                                               references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -17538,9 +17550,9 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends a fence that this thread has asked, and drops it. The fence is done (answer > 0) or has
-   failed (answer < 0). If it was the last fence of its block, it ends the block. Returns how many
-   bytes that credited. */
+/* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
+   (answer < 0). If it was the last fence of its block, also ends the block. Returns the bytes of
+   the block that it ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -17566,9 +17578,9 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return MLI_BYTES(of.word1);
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns how many bytes that
-   credited. A fence that is done but is not the first of its queue keeps its answer and waits for
-   its turn. */
+/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that the
+   answer ended, or 0. A fence that is done but is not the first of its queue keeps its answer and
+   waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -17585,9 +17597,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 if this thread runs a function of one of the ledger's fences. Then the call that runs
-   the function asks the other fences. A `done` that the thread left by longjmp does not run any
-   more, and its fence counts as not done. */
+/* Returns 1 if this thread runs a function of one of the ledger's fences. In that case the outer
+   call, which runs the function, asks the other fences. A `done` that the thread left by longjmp
+   does not run any more, and its fence counts as not done. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->generation) return 0;
@@ -17616,9 +17628,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask, and returns NULL if none is left. It is a fence
-   which nobody has asked yet, because it may record its event at that moment. Or it is the first
-   fence of a queue that this poll, `round`, has not asked. */
+/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue a
+   fence that nobody has asked yet comes first, because a fence may record its event when it is
+   first asked. Then comes the first fence of the queue, unless this poll, `round`, has asked it. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -17674,7 +17686,7 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     return found;
 }
 
-#define MLI_FENCES_PER_ALLOC 4 /* most fences that one call asks */
+#define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
 /* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
    Most calls only count themselves. A call looks for a queue when the count has reached p->due.
@@ -17713,8 +17725,9 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record, to which its fences belong, and copies what the
-   destination takes over. So all memory is taken before anything changes. */
+/* Gives the source of a move a side record for its fences, if it has none, and copies what the
+   destination takes over. The caller does this first, so that all memory is taken before anything
+   changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -17949,7 +17962,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     const int logs = !gone && mli_debug_on(lord);
     memlord_result r;
     if (!gone) gone = &e;
-    gone->key = gone->word1 = 0; /* for the returns before mli_block_close */
+    gone->key = gone->word1 = 0; /* for a return before mli_block_close sets them */
     if (!storage) return MEMLORD_OK;
     r = mli_key_begin(lord, device, storage, site, &t);
     if (!t) return r;
@@ -18012,10 +18025,11 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of balances: at first as a call asks for it, and after mli_arena_balance as it was
-   made. */
+/* A change of balances. Until mli_arena_balance it has what a call asks for, afterwards what was
+   done. */
 typedef struct mli_arena_change {
-    uint32_t dev, tag;      /* the number of the device; the row of the tag, 0: none */
+    uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
+                               tag */
     uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
                                the device's balance allowed */
     uint64_t tag_out;       /* the bytes of `out` that came off the tag */
@@ -18037,8 +18051,8 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
 }
 /* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
    balance. Two calls may together leave the tags with more bytes than the device. At least one of
-   them notices, because each changes one of the two words and then reads the other, all four
-   seq_cst. */
+   the calls notices it: each changes `arena` or `arena_tagged` before it reads both, and all these
+   accesses are seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
