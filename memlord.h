@@ -1392,12 +1392,13 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* For each rate of statistics that reports show: its name, and its text. A rate is 0 to 1, or NaN
-   when nothing was counted. */
+/* For each rate of statistics that reports show: its name, its name in PROMETHEUS, and its text. A
+   rate is 0 to 1, or NaN when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
-    X(hit_rate, "requests that the pool served, of all")                                      \
-    X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
-    X(success_rate, "allocations that found memory, of all")
+    X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
+    X(recovery_rate, "recovery_ratio",                                                        \
+      "requests saved by a retry, of those that found no memory at first")                    \
+    X(success_rate, "success_ratio", "allocations that found memory, of all")
 
 /* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
    "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
@@ -20414,14 +20415,14 @@ MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, its text, and the function
-   that computes it. */
+/* A rate that is computed from the statistics of a device: its name, its name in
+   PROMETHEUS, its text, and the function that computes it. */
 typedef struct mli_rates_row {
-    const char *name, *text;
+    const char *name, *family, *text;
     double (*of)(const memlord_stats *stats);
 } mli_rates_row;
 enum {
-#define MLI_X(name, text) MLI_RATE_##name,
+#define MLI_X(name, family, text) MLI_RATE_##name,
     MLI_RATES(MLI_X)
 #undef MLI_X
     MLI_RATE_COUNT
@@ -20522,7 +20523,7 @@ static MLI_COLD double mli_success_rate(const memlord_stats *s) {
     return mli_share(s->allocs, s->oom_failures);
 }
 MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
-#define MLI_X(name, text) {#name, text, mli_##name},
+#define MLI_X(name, family, text) {#name, family, text, mli_##name},
     MLI_RATES(MLI_X)
 #undef MLI_X
 };
@@ -33156,7 +33157,7 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     uint32_t i;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
         for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_rate_read(&w->x.r->stat[i - 1], k);
-        mli_prom_known(w, mli_rates[k].name, mli_rates[k].text, 'X');
+        mli_prom_known(w, mli_rates[k].family, mli_rates[k].text, 'X');
     }
     for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_mean_read(&w->x.r->stat[i - 1]);
     mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');
