@@ -70,11 +70,12 @@ static double fact_value(const struct fact *f) {
     return cJSON_IsNumber(number) ? bytes_of(number) : NAN;
 }
 
-/* Returns the name of a site without its line. */
+/* Returns the name of a site without its line or offset, as stem_text does. */
 static const char *without_line(const char *name) {
-    const char *on = NULL, *next = name;
+    const char *on = NULL, *next = name, *offset = strstr(name, "+0x"), *space = strchr(name, ' ');
     while ((next = strstr(next, " on "))) on = next++;
     if (!on) return name;
+    if (offset && space < offset) return joined("%.*s%s", (int)(offset - name), name, on);
     for (next = on; next > name && next[-1] >= '0' && next[-1] <= '9';) next--;
     if (next == on || next == name || next[-1] != ':') return name;
     return joined("%.*s%s", (int)(next - 1 - name), name, on);
