@@ -111,7 +111,7 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 demo-neighbours: build/neighbours ## two processes on one device: one dies of the other's cache, or neither
 	@build/neighbours
 
-demo-fleet: build/llama | deps-fleet ## three processes on a real Prometheus: its numbers beside the processes' reports
+demo-fleet: build/llama build/worker | deps-fleet ## three processes on a real Prometheus: its numbers beside their reports; one that leaks, and the alert
 	@sh examples/fleet/demo.sh
 
 report: ## JSON=profile.json [BASE=]: build/report.html, a saved profile as a page, or two of them
@@ -176,7 +176,7 @@ test-mutants: | deps-test ## [N=300] [SEED=1] [SECTIONS=]: one-line faults in me
 	@mkdir -p build/locale && { [ -e build/locale/de_DE.UTF-8 ] || localedef -i de_DE -f UTF-8 build/locale/de_DE.UTF-8 || :; }
 	@python3 tests/mutants.py $(or $(N),300) $(or $(SEED),1) $(SECTIONS)
 
-test-fleet: build/llama try-fleet ## demo-fleet and the alert rules, on a real Prometheus and node_exporter
+test-fleet: build/llama build/worker try-fleet ## demo-fleet and the alert rules, on a real Prometheus and node_exporter
 	@sh tests/run.sh tests/fleet.sh
 
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
@@ -314,8 +314,12 @@ build/%: examples/%.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(filter %.c %.o,$^) -o $@ $(libs) -lm -pthread
 
+build/worker: examples/fleet/worker.c memlord.h | deps-demo
+	@mkdir -p build && echo '  $@'
+	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(filter %.c %.o,$^) -o $@ $(libs) -pthread
+
 # The examples bring the implementation themselves; here it is compiled once for all.
-once_compiled := build/quickstart build/llama build/bands build/oom build/server build/pool build/cuda_inference
+once_compiled := build/quickstart build/llama build/bands build/oom build/server build/pool build/cuda_inference build/worker
 $(once_compiled): build/release/memlord.o
 $(once_compiled): private warn += -DMLI_EMITTED
 

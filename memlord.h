@@ -3585,11 +3585,12 @@ typedef struct mli_image {
     } segment;
     const void *id; /* the build id, in the module's memory */
     size_t id_size; /* bytes of the build id; 0: the module has none */
-    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot see that it was */
+    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot tell whether it was
+                       unloaded */
 } mli_image;
 
-/* The identity of the module that is at an address now. Two modules that were there at different
-   times differ in it. */
+/* The identity of the module that is at an address now. A module that is loaded there later has
+   another identity. */
 typedef struct mli_loaded {
     const void *start;
     const char *name; /* the name that the loader has for the module, as in mli_image */
@@ -3604,17 +3605,17 @@ typedef struct mli_job {
 
 /* ---------------------------------------------------------------------------- src/os/knobs.h -- */
 
-/* Owns the bounds that a host may set, and the macros of private declarations. It uses no other
-   module. Locks: none. */
+/* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
+   declarations. It uses no other module. Locks: none. */
 
 /* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
    the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
-/* Checks what a function requires of its caller. Comments say the same as "Requires: ...". Only
-   builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line, and
-   tests/test_requires.c breaks each once. */
+/* Checks what a function requires of its caller. A comment states the same in words, after
+   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line,
+   and tests/test_requires.c breaks each once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -3673,8 +3674,8 @@ typedef struct mli_job {
    Requires: out pointers are not NULL, and sizes are not 0. */
 
 /* Returns the ticks of the processor's counter. Reading it takes a third of the time that reading a
-   clock takes. Ticks are a time stamp only if the counter has a constant rate in every power state.
-   In that case mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
+   clock takes. Ticks serve as time stamps only if the counter has a constant rate in every power
+   state. In that case mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
 MLI_PRIVATE int mli_ticks_steady(void);
@@ -3737,10 +3738,10 @@ MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for the number of an error, or NULL if there is none here. */
+/* Returns a text for the number of an error, or NULL if MemLord has no text for it. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
-/* Returns 1 if a file exists and is not a regular one. */
+/* Returns 1 if a path leads to something other than a regular file, or if that is not known. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
 /* Creates a file. Returns 0, 1 if there is a file of this name, and -1 after another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
@@ -3752,7 +3753,7 @@ MLI_PRIVATE int mli_file_close(mli_file file);
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* Block and unblock signals around the writing of a file. A write past the file size limit raises
+/* These two functions surround the writing of a file. A write past the file size limit raises
    SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE. Both kill the process by default.
    mli_signals_block blocks them, and mli_signals_restore consumes those that the write raised.
    Cancellation is disabled, too, because a cancelled thread would leave the file half written.
@@ -4044,7 +4045,7 @@ MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
-/* Does not use strerror, because its texts depend on the locale, and may take memory. */
+/* Does not use strerror, because its texts depend on the locale, and it may allocate memory. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     switch ((int)error) {
     case ENOENT: return "there is no such directory";
@@ -4225,7 +4226,8 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
    It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
    time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
 
-/* Who a process is: for the head of a report. A text that is not known is "". */
+/* The names of a process and of its machine, for the head of a report. A text that is not known is
+   "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
@@ -4257,8 +4259,8 @@ static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->h
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
 /* Returns 1 if a file is a symbolic link with this text. Keeps errno. */
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text);
-/* Returns how many bytes of this process are in memory, or 0 if that is not known. It takes no
-   other part of a sample. */
+/* Returns how many bytes of this process are in memory, or 0 if that is not known. Unlike
+   mli_cpu_sample, it reads only this number. */
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 #else
 
@@ -4288,7 +4290,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 
 /* Copies the last part of a path of n bytes, which need not end with a 0. Cuts it to fit. */
 static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t n) {
-    const char other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
+    const char other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     size_t from = n, most = sizeof out->program - 1;
     while (from && path[from - 1] != '/' && path[from - 1] != other) from--;
     n -= from;
@@ -4662,10 +4664,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 /* An address, and the symbol that contains it. */
 typedef struct mli_symbol_query {
     const void *address;
-    const char *name; /* of the function, which is valid as long as its module is loaded; NULL: no
-                         symbol contains the address */
+    const char *name; /* the function's name, valid as long as its module is loaded; NULL: no symbol
+                         contains the address */
     uint64_t value;   /* the address of the symbol in the file of the module */
-    void *user;       /* what the caller wants */
+    void *user;       /* for the caller's own use */
 } mli_symbol_query;
 
 #if defined(__linux__)
@@ -4674,8 +4676,8 @@ typedef struct mli_symbol_query {
    there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
 /* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
-   between its segments it is that of the segment. `bias`, the load address, is the same for all
-   segments. It is 0 for a program at fixed addresses. */
+   between its segments it is the lowest address of the segment. `bias`, the load address, is the
+   same for all segments. It is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4819,13 +4821,13 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: the program did not begin with the modules from here on */
+    int dynamic; /* 1: dlopen has loaded the modules from here on */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
 
-/* Returns the segment that has in memory `size` bytes from an address of the file, or NULL if there
-   is none. */
+/* Returns the loaded segment that contains `size` bytes from an address, or NULL if there is none.
+   The address is as in the file, without the bias. */
 static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at, uint64_t size) {
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     for (; p < end; p++)
@@ -4899,22 +4901,22 @@ typedef struct mli_dl_symbols {
     uint64_t count, names_size;
 } mli_dl_symbols;
 
-/* Returns the dynamic section of a module; NULL: it has none in memory. */
+/* Returns the dynamic section of a module, or NULL if the module has none in memory. */
 static const ElfW(Dyn) * mli_dynamic_of(const mli_dl_phdrs *module) {
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     while (p < end && p->p_type != PT_DYNAMIC) p++;
     if (p == end || !mli_segment_of(module, p->p_vaddr, p->p_memsz)) return NULL;
     return (const ElfW(Dyn) *)((uintptr_t)module->bias + p->p_vaddr);
 }
-/* Returns the value that a dynamic section has for a tag; 0: it has none. */
+/* Returns the value that a dynamic section has for a tag, or 0 if it has none. */
 static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
     for (; d->d_tag != DT_NULL; d++)
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns what the address in a dynamic section points to; NULL: not all of its `size` bytes are in
-   memory. Some loaders replace the address in the file by the one in memory, and some do not. *end
-   is the end of the segment. */
+/* Returns a pointer to the `size` bytes at an address of a dynamic section, or NULL if not all of
+   them are in memory. Some loaders replace the address in the file by the one in memory, and some
+   do not. Sets *end to the end of their segment. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -4928,8 +4930,8 @@ static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uin
     *end = (const char *)((uintptr_t)module->bias + p->p_vaddr) + p->p_memsz;
     return (const void *)((uintptr_t)module->bias + (uintptr_t)at);
 }
-/* Returns the number of the last symbol that a table of DT_GNU_HASH has, and 1 more; 0: it has
-   none, or it is damaged. The last chain ends with that symbol. */
+/* Returns one more than the number of the last symbol in a DT_GNU_HASH table, or 0 if the table has
+   no symbol or is damaged. That symbol is the last one of the table's last chain. */
 static MLI_COLD uint64_t mli_gnu_hash_count(const uint32_t *table, const char *end) {
     const uint64_t words = (uint64_t)(end - (const char *)table) / sizeof *table;
     const uint64_t chains = 4 + (uint64_t)table[2] * (sizeof(ElfW(Addr)) / 4) + table[0];
@@ -4965,7 +4967,7 @@ static MLI_COLD int mli_symbols_of(const mli_dl_phdrs *module, mli_dl_symbols *o
            !out->names[out->names_size - 1];
 }
 
-/* Returns the index of the first query at or above an address; n: there is none. */
+/* Returns the index of the first query at or above an address, or n if there is none. */
 static size_t mli_queries_from(const mli_symbol_query *q, size_t n, uintptr_t address) {
     size_t from = 0;
     while (n) {
@@ -4999,7 +5001,7 @@ typedef struct mli_symbol_search {
     mli_symbol_query *q;
     size_t n;
 } mli_symbol_search;
-/* Reads the symbols of a module, if addresses are in it. */
+/* Reads the symbols of a module, if some of the addresses are in the module. */
 static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *user) {
     const mli_symbol_search *search = (const mli_symbol_search *)user;
     const ElfW(Phdr) *p = module->at, *last = p + module->count;
@@ -5119,7 +5121,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
     /* Wait while the list of modules changes. */
     for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) {
-        if (i == 20) return 0; /* this thread itself seems to change it */
+        if (i == 20) return 0; /* this thread itself seems to be in a dlopen */
         mli_nap(1000000);
     }
     /* Look dlopen up by name, because the program may not link it before glibc 2.34. */
@@ -5136,7 +5138,8 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     return 1;
 }
 #else
-/* The code is in an executable, or musl never closes a library. Elsewhere nothing is kept. */
+/* This code is in an executable, or in a library under musl, which unloads no library. On other
+   systems nothing keeps the module loaded. */
 MLI_PRIVATE int mli_module_keep(void) { return 1; }
 #endif
 
@@ -5154,8 +5157,8 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; }
 #endif
 #if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu && \
     (defined(__x86_64__) || defined(__aarch64__))
-#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, and then has the
-                                return address */
+#define MLI_FRAME_POINTERS 1 /* 1: a frame begins with the caller's frame pointer, and then has the
+                                return address, so stacks can be walked */
 #define MLI_FRAME_ADDRESS() __builtin_frame_address(0)
 #else
 #define MLI_FRAME_POINTERS 0
@@ -5204,9 +5207,9 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
 }
 
 /* Compares the address with the bounds of a section. Below -O2 the functions between a call of the
-   host and MLI_NOTE_CALLER keep their frames, which stacks leave out. These functions lie in one
-   section, and the linker tells where it begins and ends. A copy that was inlined into the host's
-   function lies elsewhere, and counts as the host's. */
+   host and MLI_NOTE_CALLER keep their frames. Recorded stacks leave these frames out. These
+   functions lie in one section, and the linker tells where it begins and ends. A copy that was
+   inlined into the host's function lies elsewhere, and counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -5308,14 +5311,14 @@ typedef struct mli_u32 { uint32_t v; } mli_u32;
 typedef struct MLI_ALIGNED8 mli_u64 { uint64_t v; } mli_u64;
 typedef struct mli_ptr { void *v; } mli_ptr;
 
-#if defined(__GNUC__) /* these two are the bodies of the loads and stores */
+#if defined(__GNUC__) /* the bodies of all loads and stores below */
 #define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
-   __dmb on ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A
-   seq_cst load follows an exchange in program order. The exchange is a full barrier here, so the
-   load needs no other. */
+   __dmb on ARM64. On x86 the processor keeps loads and stores in that order, so a barrier for the
+   compiler is enough. Each seq_cst load comes after an exchange by the same thread. With MSVC that
+   exchange is a full barrier, so the load needs no barrier of its own. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -5336,7 +5339,8 @@ static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
-#define MLI_U64_LOCKS 16 /* a lock guards each 64-bit word, as mli_u64_lock chooses it */
+#define MLI_U64_LOCKS 16 /* locks in place of 64-bit atomics; mli_u64_lock chooses one by the word's
+                            address */
 #endif
 
 #if defined(__GNUC__)
@@ -5363,10 +5367,10 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 #else
-/* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each
-   word. The locks of libatomic cannot be used, because if another thread holds one of them at a
-   fork, the child finds it locked for good. The exchange that takes a lock pairs with the release
-   store that drops it. */
+/* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486). The address of a
+   word chooses the lock that guards the word. The locks of libatomic cannot be used, because if
+   another thread holds one of them at a fork, the child finds it locked for good. The exchange that
+   takes a lock pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -5456,37 +5460,46 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
 MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
-/* Takes `by` off a shared word, down to 0. */
+/* Subtracts `by` from a shared word, and stops at 0. */
 MLI_PRIVATE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
 /* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
    this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
    these locks, it runs no function of the host except its clock. */
 enum {
-    MLI_RANK_PAGES,     /* one for the process: the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each invocation of a scope that threads share: its totals */
-    MLI_RANK_ROW,       /* one for each row (the counters of a device, site or tag): its published
-                           balance */
-    MLI_RANK_COUNT,     /* the counts of the record that threads without one of their own share */
-    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger's own memory */
-    MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks */
-    MLI_RANK_LOG,       /* the logger, and the number of calls in it */
-    MLI_RANK_ANOMALIES, /* the mistakes of the host that the ledger keeps */
-    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the largest holders of a device at its peak */
-    MLI_RANK_ACCOUNT,   /* one for each account: its bytes, and whether it is open */
-    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, tickets, bands */
-    MLI_RANK_CALLBACKS, /* collection callbacks and the threads that run them; capacity sources */
-    MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread that is in the context */
-    MLI_RANK_FENCES,    /* fences, their queues, and fences to drop */
-    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard of the map, and others wait for it.
-                           Inside it takes the locks of buckets, which have no rank */
-    MLI_RANK_SHARD,     /* one for each shard of the map: its state and its table. A thread takes
-                           several by rising address */
-    MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the index */
-    MLI_RANK_ORPHAN,    /* the record that threads without one of their own share */
-    MLI_RANK_REGISTRY,  /* ledgers and the owners of thread records; a fork takes the locks of all
-                           ledgers under it */
+    MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
+    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
+                           totals */
+    MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
+                           row's published balance */
+    MLI_RANK_COUNT,     /* guards the counters in the record that threads without a record of their
+                           own share */
+    MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
+    MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
+    MLI_RANK_LOG,       /* guards the logger, and the number of its calls that are in progress */
+    MLI_RANK_ANOMALIES, /* guards the list of the host's mistakes */
+    MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the largest holders of each device at
+                           its peak */
+    MLI_RANK_ACCOUNT,   /* one for each account; guards its bytes, and whether it is open */
+    MLI_RANK_PHYS,      /* one for each physical device; guards its sample, limit, tickets and
+                           bands */
+    MLI_RANK_CALLBACKS, /* guards collection callbacks, the threads that run them, and capacity
+                           sources */
+    MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page (memory that processes
+                            share) */
+    MLI_RANK_CONTEXT,   /* one for each context of a fibre; guards which thread is in the context */
+    MLI_RANK_FENCES,    /* guards fences, their queues, and the list of fences to drop */
+    MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard of the map, and other threads
+                           wait for it. Locks of buckets have no rank: the thread takes them while
+                           it is inside */
+    MLI_RANK_SHARD,     /* one for each shard of the map; guards its state and its table. A thread
+                           that takes several takes them by rising address */
+    MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
+                           and tags, and the index from addresses to rows and records */
+    MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
+                           their own */
+    MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a fork holds
+                           it while it takes the locks of all ledgers */
     MLI_RANKS
 };
 
@@ -5508,9 +5521,10 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes whether the thread is inside a shard of the map. Requires, for 1: the thread holds no lock
-   of an inner rank. It may be inside already. */
+   of an inner rank. The thread may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Returns 1 if the thread holds the lock. This function and those below are for MLI_REQUIRE. */
+/* Returns 1 if the thread holds the lock. This function and the next four check what other
+   functions require. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 /* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
@@ -5532,10 +5546,10 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a loop. *n counts the calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields
-   instead, the first MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding
-   alone is not enough, because a real-time thread that yields lets no thread of lower priority
-   run, and such a thread may hold the lock. */
+/* Waits a moment. A thread that waits for another calls it in a loop. *n counts the calls. Most
+   calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first MLI_SPIN_TURNS times, and
+   sleeps for 50 us to 1 ms from then on. Yielding alone is not enough, because a real-time thread
+   that yields lets no thread of lower priority run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
@@ -5678,13 +5692,14 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
-   for which there is no record. A picked block is one that the sample of stacks has. A birth is a
-   mark, scope and stream together. The cold lock is mli_process.cold_lock. */
+   for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
+   scope and stream that a block began with, taken together. The cold lock is
+   mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* devices that are found without a probe: 16 types x 128 */
+#define MLI_DIRECT_DEVICES 2048 /* devices that an array finds without a search: 16 types x 128 */
 
 /* The kinds of rows. A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
@@ -5747,19 +5762,20 @@ typedef struct mli_helper {
     mli_job job;
 } mli_helper;
 
-/* A physical device. The devices cpu, pinned and mapped share one. */
+/* A physical device. The devices cpu, pinned and mapped share one, because all three use the host's
+   memory. */
 typedef struct mli_phys {
     mli_lock lock;         /* guards all members below but `sampling`, the three of the sampler, and
                               `poller`; also guards the bands of the devices that share this
                               physical device */
-    mli_u32 sampling;      /* 1: a thread asks the source */
-    void *sampler;         /* &mli_self of the thread that asks the source; under the callbacks
-                              lock */
+    mli_u32 sampling;      /* 1: a thread is asking the capacity source */
+    void *sampler;         /* &mli_self of the thread that is asking the capacity source; guarded by
+                              the callbacks lock */
     uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
-                                mli_frame_runs; under the callbacks lock */
-    uint64_t sampler_reader; /* the number of the source that the sampler asks: see
-                                capacity_reader_numbers; under the callbacks lock */
-    memlord_device device; /* the device that the source is asked about */
+                                mli_frame_runs; guarded by the callbacks lock */
+    uint64_t sampler_reader; /* the number of the source that the sampler's thread asks: see
+                                capacity_reader_numbers; guarded by the callbacks lock */
+    memlord_device device; /* the device whose capacity the source is asked for */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */
     uint64_t limit;        /* the limit in bytes; 0: none */
@@ -5771,12 +5787,14 @@ typedef struct mli_phys {
     int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
                               called after it */
     mli_u64 id;            /* a hash of the identity that the host set; 0: none */
-    uint64_t neighbours;   /* bytes that other ledgers of the pressure page held here when the page
-                              was last read */
-    int neighbour_failing; /* 1: another ledger of the page finds no memory here */
-    uint32_t neighbours_resting; /* how many other ledgers of the page rest here, which means that
-                                    they run no callbacks for a while */
-    uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
+    uint64_t neighbours;   /* bytes that other ledgers on the pressure page held on this device when
+                              the page was last read */
+    int neighbour_failing; /* 1: another ledger on the pressure page finds no memory on this
+                              device */
+    uint32_t neighbours_resting; /* how many other ledgers on the pressure page rest (run no
+                                    collection callbacks for a while) on this device */
+    uint64_t stalled;      /* the time of mli_now at which tasks were last seen to wait for the
+                              host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
@@ -5789,7 +5807,8 @@ typedef struct mli_spare_block {
     size_t wanted; /* bytes of the allocation that failed last */
 } mli_spare_block;
 
-/* Units of the ledger's own memory, whose grains have 128 bytes: see base/memory. */
+/* Units of the ledger's own memory, as powers of two. A grain has 128 bytes and a region 32 KiB:
+   see base/memory. */
 #define MLI_GRAIN_BITS 7
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
@@ -5804,7 +5823,8 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark, shifted to its place in a block */
+    mli_u64 mark;          /* the current mark, shifted to its place in a word of a block's
+                              record */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
@@ -5818,15 +5838,15 @@ struct mli_threads_state {
     mli_u32 next_id;   /* the id of the next thread record */
     mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
                           for */
-    uint32_t sweep_at; /* number of records at which a sweep looks for those whose thread has
-                          ended */
+    uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
+                          has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
     struct mli_thread *orphan; /* the record that threads without one of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    mli_u32 depth;     /* frames that are kept of a stack; 0: no stacks are taken now */
+    mli_u32 depth;     /* the most frames that are kept of a stack; 0: no stacks are taken now */
     mli_u64 bytes;     /* mean bytes from one picked alloc to the next; 1: every alloc is picked */
     mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
@@ -5841,7 +5861,7 @@ struct mli_stacks_state {
                                                    the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
-    mli_lock lock;                    /* held to set `tables`, and the frames of a row */
+    mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
 };
 struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
@@ -5856,9 +5876,9 @@ struct mli_counters_state {
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
-    mli_u64 look_due;             /* the time of mli_now from which on a publication asks the end of
-                                     its call to look for a due snapshot; 0: never */
-    mli_u64 looks;                /* how many publications there were without a batch, while
+    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
+                                     also looks for a due snapshot at its end; 0: no call looks */
+    mli_u64 looks;                /* how many times a counter was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
@@ -5898,12 +5918,13 @@ struct memlord {
     int debug;           /* the value of MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies,
                             too */
     memlord_clock clock;
-    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: stamps are times of the clock */
+    uint32_t stamps_are_ticks; /* 1: time stamps are mli_ticks; 0: time stamps are times of
+                                  `clock` */
     uint64_t started, started_stamp, started_wall;
-    /* Two functions that modules reach by pointer, because these modules may not include their
-       headers. end_slow is mli_call_end_slow, which ends a call that found an alert. start_pollers
-       is mli_pollers_start_missing, which starts the poller of a device, or with dev 0 all pollers
-       that are missing. */
+    /* Two functions of services/. The modules of calls/ and books/ call them by pointer, because
+       they may not include the headers of services/. end_slow is mli_call_end_slow, which ends a
+       call that found an alert. start_pollers is mli_pollers_start_missing, which starts the poller
+       of a device, or with dev 0 all pollers that are missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
@@ -5942,11 +5963,11 @@ typedef struct mli_life {
     /* Mends the state in a forked child. Requires: all locks are held, and no other thread
        exists. */
     void (*forked)(memlord *lord);
-    /* Sets the totals back as a new epoch begins. Requires: the cold lock; t is the thread's
-       record. */
+    /* Sets the module's totals back when memlord_reset begins a new epoch. Requires: the caller
+       holds the cold lock; t is the calling thread's record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees the memory of the state. The modules that come later in embed/lives do so before this
-       one. Requires: no other thread uses the ledger. */
+    /* Frees the memory of the state. The modules that come later in embed/lives free their memory
+       before this one does. Requires: no other thread uses the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -6015,7 +6036,7 @@ MLI_VARIABLE(mli_process_state mli_process)
 
 /* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* that a call with n storages began or ended */
+    uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
     uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
                                           address, and their bytes */
     uint64_t unknown;           /* frees of storages that the map does not have */
@@ -6041,7 +6062,8 @@ typedef struct mli_used {
 
 /* The state of the current thread. Only the thread itself reads and writes it. Other threads may
    compare its address, but must not follow it, because the system may free it before the last call
-   of the thread. That call then finds a new state of zeros. No ledger has the generation 0. */
+   of the thread. That call then finds a new state of zeros, which fits no ledger, because no ledger
+   has the generation 0. */
 typedef struct mli_self_state {
     uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
                             last */
@@ -6141,7 +6163,7 @@ static MLI_COLD void mli_stack_bounds_find(void) {
     pthread_attr_t attr;
     void *from;
     size_t size;
-    mli_self.stack_to = 1; /* 1 means not known, as no frame lies below it */
+    mli_self.stack_to = 1; /* 1 means that the bounds are not known; no frame lies below 1 */
     if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
     if (!mli_attr_stack(&attr, &from, &size)) {
         mli_self.stack_from = (uintptr_t)from;
@@ -6156,9 +6178,9 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* Begins with the frame of the call in progress, because MemLord's own code need not keep frame
-   pointers. A caller's frame lies above that of the function it called. The walk ends at a frame
-   that does not, so a cycle ends it, too. */
+/* The walk begins with the frame of the call in progress, because MemLord's own code need not keep
+   frame pointers. A caller's frame lies above that of the function it called. The walk ends at a
+   frame that does not lie above the one before. So a cycle of frames ends the walk, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -6209,7 +6231,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns a text by its number. The texts stand one after the other, each with its 0. */
+/* Returns text `number`, counted from 0, of texts that lie one after the other, each ended by a
+   0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
@@ -6229,7 +6252,7 @@ MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v);
 /* Writes v in hexadecimal without leading zeros. */
 MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 
-/* Writes v / 10^digits with all decimals. */
+/* Writes v / 10^digits with `digits` decimals. */
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
 /* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
@@ -6248,7 +6271,7 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
-   Every format does so. Thus two different names never become equal. */
+   Every report format does so. Thus two different names stay different in a report. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
@@ -6278,7 +6301,7 @@ MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 #define MLI_PRINTF_LIKE(at) /* no check, because uintmax_t may be another type than uint64_t */
 #endif
 
-/* Returns a device as an argument for %i. */
+/* Packs a device into an int, as the argument of %i in a format string. */
 MLI_PRIVATE int mli_device_code(memlord_device d);
 /* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
@@ -6364,8 +6387,8 @@ MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v) {
     if (v < 0) mli_put_str(o, "-");
     mli_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
-/* Writes the address of a storage in full, with 8, 12 or 16 digits. With so few widths columns stay
-   straight. */
+/* Writes the address of a storage in full, with 8, 12 or 16 digits. Because there are only three
+   widths, columns of addresses stay straight. */
 static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_str(o, "0x");
     mli_put_digits(o, v, 16, v >> 48 ? 16 : v >> 32 ? 12 : 8);
@@ -6565,7 +6588,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_u64(o, (uint64_t)site->line);
 }
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
-    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
+    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     for (; *path; path++)
         if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);
@@ -6801,11 +6824,11 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
 /* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
-   formatted only if its level is on, and no lock is held while the logger runs. Lock: log, for the
-   logger and the number of calls in it. memlord_logger_set waits until no call is in the old
-   logger. */
+   formatted only if the logger receives its level, and no lock is held while the logger runs. Lock:
+   log, for the logger and the number of calls in it. memlord_logger_set waits until no call is in
+   the old logger. */
 
-/* Returns 1 if messages of this level have a receiver. */
+/* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
 /* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
@@ -6833,18 +6856,18 @@ MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 struct mli_log_state {
-    mli_u32 level;      /* the highest level of message that has a receiver; 0: no message has
-                           one */
+    mli_u32 level;      /* the highest level of message that the logger receives; 0: there is no
+                           logger */
     mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
-    uint32_t turn;      /* 0 or 1; each change of the logger changes it */
+    uint32_t turn;      /* 0 or 1; it flips when the logger is replaced */
     uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
                            began */
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one write. The start of the line chooses its
-   colour. */
+/* The logger of MEMLORD_DEBUG. It writes a line with one system call. The start of the line chooses
+   its colour. */
 static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
@@ -6967,7 +6990,7 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps the calls of the logger that this thread is in. In the child no other thread exists. */
+/* Keeps only the logger calls that this thread is in, because the child has no other thread. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -7008,7 +7031,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    /* A thread in the old logger may wait for this thread. */
+    /* The other thread in this function may wait until this thread leaves the old logger. So this
+       thread does not wait for the other. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
@@ -7042,8 +7066,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    functions that may call a malloc which the host has hooked. In between the thread is busy: its
    generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
    that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
-   the host, and the thread that holds that lock may call MemLord, too. So no call may keep state in
-   the orphan record over an allocation. */
+   the host, and the thread that holds that lock may call MemLord, too. So no call may rely on state
+   in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -7073,10 +7097,10 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
 
 /* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
-   from the allocator directly and go back to it. A free piece merges with free neighbours of any
-   size, because all shards of a ledger grow at about the same time, and the larger tables need the
-   room of the smaller ones. */
+   the last one. Regions are small, because a small region becomes free as a whole sooner than a
+   large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
+   merges with free neighbours of any size, because all shards of a ledger grow at about the same
+   time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
@@ -7166,8 +7190,8 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. *dirty is how many bytes from the start of the
-   run may not be 0: pages that were never in use are zero, and come last. */
+/* Returns a run of free pages of an extent, or NULL. Sets *dirty to how many bytes at the start of
+   the run may differ from 0. The pages behind them were never in use, so they are zero. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0, first;
@@ -7275,8 +7299,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the pointer that leads to the region of a piece, in the list of regions. It walks the
-   list. */
+/* Returns the link in the list of regions that points to the region of a piece. The function walks
+   the list. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -7356,7 +7380,7 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     p = mli_host_alloc(lord, size + overhead);
     if (!p || mli_is_os(&lord->memory.allocator)) return p;
     at = (void **)mli_align_to_grain((void **)p + 1);
-    at[-1] = p; /* for mli_own_free */
+    at[-1] = p; /* mli_own_free reads this pointer */
     return memset(at, 0, size);
 }
 
@@ -7455,16 +7479,18 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ------------------------------------------------------------------------ src/base/numbers.h -- */
 
-/* Has what a host without libm lacks: a logarithm, a square root, and what a sample stands for. It
-   also mixes the bits of random numbers. It owns no state, and may use os/. Locks: none. */
+/* Has the arithmetic that a host without libm lacks: a logarithm, a square root, and the number of
+   blocks that a sampled block stands for. It also has a hash of numbers. It owns no state, and may
+   use os/. Locks: none. */
 
 /* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
 /* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
 MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
-/* Returns 1 / (1 - exp(-x)), for x > 0. */
+/* Returns 1 / (1 - exp(-x)), the number of blocks that a block stands for if it is sampled with the
+   probability 1 - exp(-x). Requires: x > 0. */
 MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
-/* Returns a number whose bits all depend on all of n. */
+/* Returns a hash of n: each bit of the result depends on all bits of n. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
 
 /* ------------------------------------------------------------------------ src/base/numbers.c -- */
@@ -8247,11 +8273,11 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. Owns what else an alloc looks
-   up for an entry, too: the dev of a device, and the mark. May use base/memory and books/threads.
-   Invariants: a thread is inside a shard while it uses the shard's table, and it counts its changes
-   of the table before it leaves. bench/README.md has the measurements that led to this shape.
-   Locks: the lock of a shard, then that of a bucket. */
+/* Owns the map from (device type, storage) to an entry of 24 bytes. Also owns what else an alloc
+   looks up for an entry: the number (dev) of a device, and the number of the current mark. May use
+   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
+   table, and it counts its changes of the table before it leaves. bench/README.md has the
+   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
@@ -9058,16 +9084,16 @@ typedef struct mli_levels {
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
-    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
-                                         check is requested; signed */
+    mli_u64 check_above, check_below; /* a band check is requested when the published bytes reach
+                                         check_above or fall below check_below; signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
     mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
                        orders two checks, see mli_band_update. */
-    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
-                                   never */
+    uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
+                                   its next; 0 means that it requests none */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
@@ -9099,14 +9125,14 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
    cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
-   enter or freeze shards, books/map. Invariant: no peak is too high. It is computed from published
-   bytes, which never exceed the live bytes, or from levels that were live together. Locks: count,
-   then row. */
+   enter or freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
+   published bytes, which never exceed the live bytes, or from levels that were live together.
+   Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
-   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
-   levels are exact modulo 2^64.
+   it. In a cell of the orphan record, which threads without a record share, any thread counts,
+   under the count lock. A thread that frees the block of another thread counts the free in its own
+   cell, so a level may be negative. Sums of levels are exact modulo 2^64.
 
    A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
    bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
@@ -9119,8 +9145,8 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* how many; in a site's cell `frees` counts calls of free at the site,
-                              for blocks of any site */
+    mli_u64 allocs, frees; /* the number of each; in a site's cell `frees` counts the calls of free
+                              at the site, for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
@@ -9133,26 +9159,26 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Returns a negative value if the level rose above `high`. `high` is at most a
-   share above `base`, so a level up to `high` needs no publication. */
+/* Counts an alloc in a cell. Returns a negative value if the cell's level rose above its `high`. A
+   level up to `high` needs no publication, because `high` is at most a share above `base`. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
-/* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
-   fell below `base`. `out` is stored before `level`. A reader loads them in the other order, so
-   that it never finds more bytes freed than allocated. */
+/* Counts the bytes of a free in a cell. The caller adds to `frees`. Returns a negative value if the
+   cell's level fell below its `base`. `out` is stored before `level`. A reader loads them in the
+   other order, so that it never finds more bytes freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the word of a device's cell that says when the thread requests its next band check: at a
-   free after which `out` exceeds the word. If the word is 0, the next free requests the check. The
-   word is freed_here, which only the cells of sites use otherwise. */
+/* Returns the member of a device's cell with the threshold for the next band check. The thread
+   requests the check at the free that brings `out` above the threshold, so 0 means the next free.
+   The member is freed_here, which otherwise only the cells of sites use. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9165,8 +9191,8 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does what a change of a cell makes due. Raises the cell's `high`. Publishes the cell if it now
-   holds back less than 0 bytes or more than its share. Requests a band check if one is due.
+/* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
+   now holds back less than 0 bytes or more than its share. Requests a band check if one is due.
    Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
@@ -9178,21 +9204,21 @@ typedef struct mli_row {
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
-    mli_u64 published;     /* signed bytes; at most the live ones while no thread is inside a
-                              shard */
-    mli_u64 peak;          /* signed bytes */
-    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
-                              signed */
+    mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
+                              a shard */
+    mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
+    mli_u64 sampled_peak;  /* of a device: the most published since its phys was sampled; signed */
     mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
                               a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
+    mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
+                              row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
                               first has not published again since; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
-    struct {               /* the sums at the last reset; a collection also restarts `freed` */
+    struct {               /* the cells' sums at the last reset; a collection sets `freed` anew */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -9204,42 +9230,42 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* The last request that found no memory. */
+/* The last request on a device that found no memory. */
 typedef struct mli_oom {
-    uint64_t bytes; /* the bytes that the request wanted */
-    uint64_t live;  /* the live bytes of the device then */
-    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX if unknown */
+    uint64_t bytes; /* the size of the request */
+    uint64_t live;  /* the live bytes of the device when it failed */
+    uint64_t used;  /* the bytes in use at the phys when it failed; UINT64_MAX if unknown */
     const memlord_site *site;
     uint64_t time;  /* when it failed; 0 means that there was no such request */
 } mli_oom;
 
-/* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
-   than the sample. */
+/* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
+   device is newer than the sample. */
 typedef struct mli_sample_mark {
-    uint64_t held; /* the bytes that the device held at least */
-    uint64_t in;   /* the bytes ever allocated, before the source ran */
+    uint64_t held; /* a lower bound of the bytes that the device held */
+    uint64_t in;   /* the bytes allocated since create, read before the capacity source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* arena bytes on the device, and the part that tags have */
+    mli_u64 arena, arena_tagged;   /* the balance of arena bytes, and the part under tags */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
-    mli_oom oom;                 /* under the lock of the phys */
+    mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample being taken; under the same lock */
+    mli_sample_mark before;      /* the mark of the sample being taken; under that lock, too */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
-/* Returns the record of a dev, or NULL if it was not made yet. */
+/* Returns the record of the device with a number (dev), or NULL if the record is not made yet. */
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-/* Returns row `number` of a book. */
+/* Returns row `number` of a book: of the devices, the sites or the tags. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
 /* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
@@ -9256,8 +9282,8 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 without using its table, so that a fork waits until the caller has counted and
-   left. While the shard is stopped, waits for the shard's lock. */
+/* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
+   does not use the shard's table. While the shard is stopped, waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
@@ -9288,7 +9314,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets counters.look_due. */
+/* Sets the time from which on a publication looks for a due snapshot; 0 means never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -9299,8 +9325,8 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
-   since, returns how far it is above the base now. Requires: the caller holds the row's lock, if
-   the ledger has a batch. */
+   since, returns how far the level is above the base now. Requires: the caller holds the row's
+   lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak to its published bytes with a cell at its `high`. Does nothing if another
@@ -9327,7 +9353,7 @@ typedef struct mli_row_delta {
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
    finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
-   its row may need memory. A fork may then come between the block and that count. */
+   its row may need memory. A fork may then come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
@@ -9464,16 +9490,15 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the
-   end of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+/* Returns 1 if the end of this call is to look for a due snapshot. Only there may the host's clock
+   be called. Without a batch every call publishes, and only each 64th looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands
-   if a bound was reached, of the device's holders if they are to be noted again, and of snapshots.
-   */
+/* Requests a check at the end of the call, after a publication that found `live` bytes: if a bound
+   of a band was reached, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9520,9 +9545,9 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Counts a cell among the cells of its row that are in use, before its first publication. The other
-   cells in use then have a smaller share, so the function asks their threads to publish. The first
-   cell of the row may hold back a whole batch until it publishes, and row->first names it. */
+/* Adds a cell to those of its row that have published, before its first publication. The other
+   cells then have a smaller share, so the function asks their threads to publish. The first cell of
+   the row may hold back a whole batch until it publishes, and row->first names it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9543,9 +9568,9 @@ static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
 
-/* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
-   adds them to the peak, because the published bytes, the level of that cell and these bytes were
-   live together. Requires: the caller holds the row's lock. */
+/* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
+   of another cell adds them to the peak, because the published bytes, the level of that cell and
+   these bytes were live together. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -9563,8 +9588,8 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_u64_store(mli_cell_next_check(cell), 0);
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
-/* Returns the part of row->held that is of this cell. The halving also undoes what
-   mli_cell_limit_set does to a limit of 0. */
+/* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
+   what mli_cell_limit_set does to a limit of 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -9635,7 +9660,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 }
 
 /* Publishes those of a thread's cells for the rows of a book that may come to hold back more than
-   their share, and those that are alone in their row: a peak reset has asked for these. */
+   their share. Also publishes a cell that is alone in its row, in case a peak reset has asked for
+   it. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -9649,8 +9675,8 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
             mli_cell_publish(lord, book, i, cell);
     }
 }
-/* Publishes a thread's cells for devices and tags, as another thread has asked. Runs before the
-   present call counts, so that the peak has the level that the last call left. */
+/* Publishes a thread's cells for devices and tags, because another thread has asked for it. Runs
+   before the present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
@@ -9673,7 +9699,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
-    if (d->frees_here) return; /* the level is as it was, and the thread may not be inside */
+    if (d->frees_here) return; /* the level has not changed, and the thread may be outside */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
@@ -9744,10 +9770,10 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
-/* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
-   cell that came into use as the k-th and was idle since then holds back at most a k-th of the
-   slack. The first cell has published since there were two cells, and holds back at most half of
-   it. The first cell of a site holds back at most a batch. */
+/* Returns by how many bytes the peak of a row may be too low: the sum of what its cells may hold
+   back. A cell that was the k-th to publish and idle since then holds back at most a k-th of the
+   slack. The first cell was asked to publish again when a second one did, so it holds back at most
+   half. The first cell of a site is not asked, and holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -9768,9 +9794,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of
-   `level` also pairs with the releases of the calls that count: a reader that finds the level of a
-   call also finds what calls counted that had ended before. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
+   `level` also pairs with the release stores of the calls that count. So a reader that finds the
+   level of a call also finds the counts of all calls that ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -9801,7 +9827,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: a cell's high does not count, because another has published since */
+    int blind = 0; /* 1: some cell's `high` does not count, because another has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -9871,7 +9897,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
         mli_cell *cell = mli_cell_at(of, book, number);
         uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* the spans of its thread need its base and its high */
+        if (device && of != t) { /* the spans of the cell's thread need its base and its high */
             mli_cell_ask(of, row, cell);
             continue;
         }
@@ -9940,9 +9966,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the
-   epoch changes with the rows of devices, all of which it takes at once: a free counts in both or
-   in none. */
+   them. The calls of all threads wait meanwhile, so the function takes at most 1024 rows. It takes
+   all rows of devices at once, and adds 1 to the epoch with them. So a free comes before both
+   changes or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
@@ -10460,9 +10486,9 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
-   is published by the row count, the index and the map, when all of its data can be read. Lock: the
-   cold lock. */
+   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused.
+   The row count, the index and the map publish a dev only when all data of its device can be read.
+   Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10493,8 +10519,9 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
    store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the record of physical device i. Number 0 is that of cpu, pinned and mapped; any other i
-   is the own_phys of the device with dev i. If a device shares another's, its own is unused. */
+/* Returns the record of physical device i. Record 0 is host memory, which cpu, pinned and mapped
+   share. Record i is otherwise the own_phys of the device with dev i, and is unused if that device
+   shares the physical device of another. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
@@ -10743,10 +10770,11 @@ typedef struct mli_handle {
 } mli_handle;
 
 /* The record of an account. The limit applies to the sum of the bytes that are charged and the
-   bytes that tickets hold. While a call records a block that comes off a ticket, the block's bytes
+   bytes that tickets hold. While a call records a block whose bytes a ticket holds, these bytes
    count twice. */
 typedef struct mli_account_record {
-    mli_handle handle;         /* changes under the cold lock; closing also takes `lock` */
+    mli_handle handle;         /* changes only under the cold lock; closing the account also takes
+                                  `lock` */
     mli_lock lock;             /* guards the members below */
     uint64_t held;             /* the bytes that tickets hold */
     memlord_account_stat stat; /* what memlord_account_get returns */
@@ -10799,8 +10827,9 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
    limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold `bytes` more after the calls that now record blocks off
-   tickets have ended. The bytes of these blocks, `in_flight`, count twice until then. */
+/* Returns 1 if an account could hold `bytes` more once the calls in progress have ended. These
+   calls record blocks of `in_flight` bytes that tickets hold, so these bytes count twice until
+   then. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the
@@ -11362,8 +11391,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings, in a module. Returns NULL if there is none. *key is
-   then a key for the site that the index does not have yet. */
+/* Finds the site of a struct with kept strings, in a module. If there is none, returns NULL, and
+   *key is a free key of the index for the site. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -11391,8 +11420,9 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under its content and under its struct. So the index has a site under
-   every struct by which the site was ever displayed. Requires: room for two keys is reserved. */
+/* Adds a site to the index under the key `content` and under the address of its struct. So the host
+   finds the site by every struct by which it was ever displayed. Requires: room for two keys is
+   reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -11527,9 +11557,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. Returns NULL if there is none. *key is then a key for the site that
-   the index does not have yet. A module that is loaded again at another address has the same
-   sites. */
+/* Finds the site of a place. If there is none, returns NULL, and *key is a free key of the index
+   for the site. A module that is loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -11627,7 +11656,7 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns 1 if the module that had a return address when the address was first seen has it now. */
+/* Returns 1 if the return address of a site is now in the same module as when it was first seen. */
 static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
     const mli_module *now = site->where;
     return now && (now->image.stays ||
@@ -11642,8 +11671,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
-   host may pass any struct that it was given. Returns MLI_AGAIN if it needs memory first. */
+/* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
+   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11861,7 +11891,8 @@ static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site
     if (r) return r;
     for (i = 0; i + 1 < all->count && all->at[i].library;) i++;
     all->shown = i;
-    mli_u32_store(&site->resolved, 1); /* a function without a name keeps none */
+    mli_u32_store(&site->resolved, 1); /* from now on no symbol is looked up, even for a function
+                                          without a name */
     r = mli_site_display_locked(lord, site, &all->at[i].at);
     if (r) return r;
     mli_ptr_store_release(&site->functions, all); /* pairs with mli_site_functions */
@@ -11892,7 +11923,7 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes, each with its site, and the notes of which refusals were
+/* Owns the list of the host's mistakes, each with its site, and remembers which refusals were
    logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
    at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
    mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
@@ -11910,9 +11941,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` has the rows of
-   the block in question, as in an entry without a side record; 0 means that there is no such block.
-   Requires: the caller holds no lock but the orphan lock (mli_threads_state). */
+   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` tells the site and
+   the tag of the block in question, in the format of mli_entry (without a side record); 0 means
+   that there is no block. Requires: the caller holds no lock but the orphan lock
+   (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -13186,7 +13218,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
-#define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
+#define MLI_STACK_OWN 16           /* the most frames of MemLord's own code with which a stack may
+                                      begin */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
@@ -13198,10 +13231,10 @@ typedef struct mli_stack_tables {
 
 /* -- samples -- */
 
-/* Sets the seed of a ledger's samples. A host's seed gives the same new seed in each run; without
-   one the seed differs in each run, process and ledger. A forked child always gets another seed.
-   The seed is mixed from answers of system calls that neither wait nor fail, because the first call
-   of a process may come from inside malloc or from a sandbox. */
+/* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
+   each run. Otherwise it differs in each run, process and ledger. A forked child always gets
+   another seed. The seed is mixed from answers of system calls that neither wait nor fail, because
+   the first call of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -13228,9 +13261,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked,
-   or 0 if it is not picked. If the mean has changed since the last draw, draws again. That adds no
-   bias, because what is left of an old draw is distributed as a new draw is. */
+/* Counts the bytes of an alloc on the general path. Returns the mean distance of samples, in bytes,
+   if the alloc is picked, else 0. If the mean has changed since the last draw, draws again. Drawing
+   again adds no bias, because what is left of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -13276,9 +13309,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under the node of its caller. If `site` is NULL, returns the node of a
-   return address in a module that stays loaded. Returns 0 if there is no such node. Needs no lock,
-   because the acquire loads pair with the release stores of the functions that add nodes. */
+/* Returns the node for a site whose caller is node `parent`. If `site` is NULL, returns the node
+   for a return address in a module that stays loaded. Returns 0 if there is no such node. Needs no
+   lock, because the acquire loads pair with the release stores of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -13302,7 +13335,8 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Numbers a site among the frames of stacks. Returns MLI_AGAIN if it needs memory first. */
+/* Gives a site a number among the frames of stacks, if it has none. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -13315,8 +13349,9 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. Returns E_NOMEM if the tree is full, MLI_AGAIN if it needs
-   memory first. The node is in the chain of the site's address, whatever is at that address now. */
+/* Finds or adds the node of a site below the node `parent`. Returns E_NOMEM if the tree is full,
+   and MLI_AGAIN if it needs memory first. The site's address chooses the hash chain of the node,
+   even if another module is at that address now. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -13408,9 +13443,9 @@ static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
     return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
 
-/* -- the totals of a row: each is changed by one locked instruction -- */
+/* -- the totals of a row: each total changes by one atomic operation, without a lock -- */
 
-/* Adds to the variance of a row. Of blocks that stand for themselves alone it is 0. */
+/* Adds to the variance of a row's live bytes. A block that stands only for itself adds 0. */
 static void mli_stack_vary(mli_stack_row *row, double by) {
     uint64_t seen = mli_u64_load(&row->variance), bits;
     double sum;
@@ -13421,7 +13456,8 @@ static void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
+/* Takes a block that was picked off the totals of its stack. With `undo` the row counts as if the
+   block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -13434,8 +13470,8 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     mli_u64_lower(&row->picked_bytes, bytes);
     mli_u64_lower(&row->alloc_bytes, weight);
 }
-/* Counts the block that this call opens on its row. A reader loads the samples and their bytes
-   before the estimates that include them: see mli_stack_totals_of. */
+/* Adds the block that this call opens to the totals of its stack. A reader loads the samples and
+   their bytes before the estimates that include them: see mli_stack_totals_of. */
 static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
@@ -13446,7 +13482,7 @@ static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes)
         (void)mli_u64_add(&row->allocs, mli_pick_units(pick));
         (void)mli_u64_add(&row->samples, 1);
     }
-    if (bytes > had) { /* like the totals, which count only the growth of a block */
+    if (bytes > had) { /* a resized block adds only its growth, as in all totals */
         (void)mli_u64_add(&row->alloc_bytes, mli_pick_weight(pick, bytes - had));
         (void)mli_u64_add(&row->picked_bytes, bytes - had);
     }
@@ -13466,7 +13502,7 @@ static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Counts the end of a block that was the last one that this thread had picked. */
+/* Counts a block as a temporary if it ends while it is the last one that this thread had picked. */
 static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!mli_taken_is(lord, pick)) return;
     mli_self.thread->taken_row = 0;
@@ -13488,7 +13524,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     return MLI_PICKED;
 }
 
-/* Returns the stack of a block and, if `remove` is 1, removes the block from the table. */
+/* Returns the entry of a block in the table of picked blocks. If `remove` is 1, also removes it. */
 static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
     if (!(e->word1 & MLI_PICKED) || !mli_stack_tables_of(lord)) return mli_pick_none;
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
@@ -13578,12 +13614,13 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* -- stacks that do not reach the root --
-   Such a stack begins with a frame that says so, so that it is no root of its own. The frame is a
-   site without an address. */
+/* -- stacks that do not reach the root -- The outermost frame of such a stack is a site without an
+   address, and its name tells why the stack was cut. Otherwise a cut stack would look like one that
+   starts at another root. */
 
 enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
-/* Arrays, as in books/sites: a literal would stay in programs that need none. */
+/* These are arrays, because a linker could not drop string literals alone: see mli_no_text in
+   books/sites. */
 static const char mli_cut_deep[] = "[cut: deeper]", mli_cut_lost[] = "[cut: no unwind table]",
                   mli_cut_untaken[] = "[cut: not unwound]", mli_cut_file[] = "";
 static const memlord_site mli_cut_sites[] = {
@@ -13611,10 +13648,10 @@ static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     return n || !why ? n : mli_stack_cut_make(lord, why);
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
-   own ones. Sets *from to its first frame, and *cut to MLI_CUT_... Returns its depth. If nothing
-   may be unwound, or nothing was, the stack is the one return address that is known, or is
-   empty. */
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and for
+   MLI_STACK_OWN frames of MemLord. Sets *from to the first frame of the host, and *cut to
+   MLI_CUT_... Returns the depth. If the call may not unwind, or the unwinder finds nothing, the
+   stack is the return address of the call, or is empty if that is unknown. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from, int *cut) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -13644,8 +13681,8 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 }
 
 /* Makes the chains of nodes and rows and the table of picked blocks, before the first stack. They
-   are not made earlier, because a short process may need none of them, and clearing them takes a
-   while. Returns 0 if there is no memory. */
+   are not made earlier, because a short process may need none of them, and to clear them takes
+   time. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_tables *fresh;
@@ -13654,7 +13691,8 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     if (!fresh) return 0;
     mli_picks_init(fresh->picks);
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
+    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in
+                                         mli_stack_tables_of */
         mli_ptr_store_release(&lord->stacks.tables, fresh);
         fresh = NULL;
     }
@@ -13729,7 +13767,7 @@ MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, u
     if (sum.peak < sum.live) sum.peak = sum.live;
     sum.held = mli_u64_load(&row->held);
     bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
-    memcpy(&variance, &bits, sizeof variance); /* rounded: it may be a little below 0 */
+    memcpy(&variance, &bits, sizeof variance); /* rounding may bring it a little below 0 */
     sum.error = mli_square_root(variance);
     return sum;
 }
@@ -13913,8 +13951,7 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
    it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
    event, and then checks that the event's sub-buffer was not given out again meanwhile. */
 
-/* An event in the ring. It has the row of its site, or a row of the stacks, whose stack tells the
-   site.
+/* An event in the ring. It names the row of its site, or the row of a stack, which tells the site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
      stream  the stream of the block; 0 means none */
@@ -13967,8 +14004,9 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
-   sees the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes`
-   may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
+   sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
+   bits; `bytes` may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and
+   counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14434,7 +14472,7 @@ MLI_PRIVATE void mli_fences_leave(memlord *lord);
 /* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord);
 
-/* Returns a number above all that earlier calls on the ledger got. */
+/* Returns a number above all numbers that the function has returned for this ledger. */
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 
 /* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
@@ -15009,10 +15047,11 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side records, for facts that few blocks have, and the parts of blocks. May use
-   books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
-   holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
-   storage and do not overlap. Locks: those of the map. */
+/* Owns the side records and the parts of blocks. A side record has the facts of a block for which
+   its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
+   a side record belongs to the thread that holds its entry, inside an owned shard or with the
+   probe's buckets locked; parts lie in their storage and do not overlap. Locks: those of the
+   map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15442,29 +15481,30 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the rows and cells of a block before it enters a shard,
-   because nothing may be allocated inside one. Inside the shard it changes the map and counts the
-   change, so that no fork finds a block half counted. Locks: those of the map; the fences lock,
-   inside a shard; the cold lock, for a new route. */
+   May use books/. Invariant: a call makes the counters of a block (rows and cells) before it enters
+   a shard, a part of the map, because a thread inside a shard may not allocate. Inside the shard it
+   changes the map and counts the change, so that no fork finds a block half counted. Locks: those
+   of the map; the fences lock, inside a shard; the cold lock, for a new route. */
 
-/* The moves and the copies from one device to another. */
+/* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
     struct mli_route *next; /* the route that was made before this one, or NULL */
     uint32_t from, to;      /* the numbers (devs) of the two devices */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record of a word2, if there is one, and its parts. Detaches its fences, and takes
-   the bytes of its block off the account that the block was charged to. */
+/* Frees the side record that the word2 of a map entry points to, if there is one, and the parts in
+   it. Detaches its fences, and takes the bytes of the block off the account that they were charged
+   to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta that counts a block as opened. */
+/* Returns the change of counters (mli_row_delta) that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta that counts a block as closed. */
+/* Returns the change of counters (mli_row_delta) that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the cells in which n deltas will be counted. Requires: the caller is not inside a shard,
-   because the function may allocate. */
+/* Makes the thread's counters (cells) to which n deltas will be added. Requires: the caller is not
+   inside a shard, because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
 /* Counts a free at the site that called free, wherever the block was allocated. Requires: the
@@ -15472,8 +15512,9 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more could make the device's total exceed an int64. Checks only blocks of
-   more than 2^32 bytes, because 2^30 smaller blocks would have to be live to get there. */
+/* Returns 1 if `bytes` more would bring the device's total above 2^62, near the end of an int64.
+   Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to be live to
+   get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15539,11 +15580,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
-                          done */
+    MLI_PUT_ALLOC = 0, /* the old block ends, because its free was not recorded or its fences are
+                          not done */
     MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
-    MLI_PUT_HOLD = 2   /* a bit beside either of these: a block that would end stays, and no entry
-                          is put */
+    MLI_PUT_HOLD = 2   /* a bit to add to either of these: if an old block would end, it stays, and
+                          the call puts no entry */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -15589,7 +15630,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
-   gets the stack of the block. The stack counts the bytes of the block until mli_pick_off. */
+   gets the sampled call stack of the block. The totals of that stack have the block's bytes until
+   mli_pick_off takes them off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
@@ -15604,8 +15646,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 /* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the rows and the birth of an entry, in its side record if the entry has one. Requires: the
-   entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth (mark, scope and stream) of a block in its entry, or in its
+   side record if it has one. Requires: the entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change. With
@@ -15645,9 +15687,10 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 #define MLI_DROPPED_KEYS 64 /* the most dropped allocs whose keys are kept */
 struct mli_blocks_state {
-    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the keys of dropped allocs whose frees are expected,
-                                               as mli_drop_print returns them; 0 means vacant */
-    mli_u32 dropped_kept;                   /* the number of keys in dropped_keys, or more */
+    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
+                                               allocs whose frees are expected; 0 means vacant */
+    mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
+                                               dropped_keys */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
                                                    no place in dropped_keys */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
@@ -15765,8 +15808,8 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 }
 
 /* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
-   of such a key is expected, so it is no unknown free, but a double free of another storage is.
-   There are few places, and no memory for more. A drop that finds no place is counted by its
+   of such a key is expected, so it does not count as unknown. dropped_keys has few places, and
+   there is no memory for more. A dropped alloc that finds no place is counted for its device
    type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
@@ -15783,7 +15826,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
-/* Forgets the key of a dropped storage. Returns 0 if the key is not kept. */
+/* Removes the key of a dropped alloc from dropped_keys. Returns 0 if the key is not there. */
 static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
@@ -15860,7 +15903,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Removes a reference from an entry. */
+/* Takes one reference off the count of an entry. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -15869,8 +15912,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds a reference to an entry. Returns 0, and adds none, if the count needs a side record
-   first. */
+/* Adds one to the references of an entry. Returns 0, and adds none, if the count needs a side
+   record first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -15920,7 +15963,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table stays, which is slower but exact */
+    if (crowded) /* without memory the table keeps its size, so that calls are slower but still
+                    exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16147,8 +16191,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
     } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
-        /* the old site loses all bytes of the block, and the new site gets them; the new site
-           counts no alloc */
+        /* the old site loses the bytes of the block, and the new site gets them without an alloc */
         d[0].word2 = now & ~MLI_SITE_BITS;
         d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
@@ -16474,8 +16517,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches none to the orphan record,
-   whose calls come from many threads. */
+   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches no ticket to the orphan
+   record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
 /* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
@@ -16494,9 +16537,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So the
-   rest that an alloc leaves on its ticket is drawn first. Otherwise a thread with a ticket for each
-   alloc would have bytes that are both live and reserved. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
+   alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
+   each alloc would have bytes that count both as live and as reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -17042,8 +17085,8 @@ typedef struct mli_walk_query {
     uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
                            address lies in */
     int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* each shard is walked once for each of `parts` parts; 0 means once for all
-                           blocks */
+    size_t part, parts; /* the walk visits part `part` of each shard, out of `parts`; if `parts` is
+                           0, it visits all of each shard */
     memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
@@ -17375,10 +17418,10 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
    ends a block, it passes asks = 0 to mli_call_end, which then asks no queue. A thread that runs a
    function of a fence asks no other fence (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. It does the work for that device which the ledger's mask
-   `alert` asks for. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call
-   has recorded its events. A thread without the system's barrier always takes the slow function,
-   which has a barrier. */
+/* Ends a call that counted on a device. It does the work that the ledger's mask `alert` asks for on
+   that device. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call has
+   recorded its events. A thread without the system's barrier always takes the slow function, which
+   has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -17769,8 +17812,8 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Marks the bytes that the call is about to record as in flight, if the call names a ticket or its
-   thread has tickets. */
+/* Marks the bytes of a call as in flight before the call records them, if the call names a ticket
+   or its thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
@@ -18156,19 +18199,19 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
-    MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
+    MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
     MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
     MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
 };
 
-/* Keeps the stack of a detached block in the token. */
+/* Stores the sampled stack of a detached block in the token. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
 }
-/* Returns the stack that a token keeps. */
+/* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -18303,7 +18346,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that would be one too many is at
+                                            fault */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -18314,7 +18358,7 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
 /* What a call with n blocks holds for one of them before it records any, so that no memory can run
    out then. With MLI_DID_OPEN it holds a placeholder of 0 bytes under the block's key. With
    MLI_DID_VIEW it holds the reference that a track takes of a live key. Otherwise it holds nothing,
-   because the block replaces the one that has its key. */
+   because the block replaces another block under the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
@@ -18347,9 +18391,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first. A
-   reference that the call holds may have become the last one of its block. Then the block ends
-   here, and its end asks fences of the host. */
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
+   If such a reference has become the last one of its block, the block ends here, and its end asks
+   fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -18390,7 +18434,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
 
 /* Records one of n blocks. Only a block that replaces another may still need memory. That is the
    case if the new block is charged to an account, or if another thread has ended the old block
-   since mli_hold_n. Without that memory the new block counts as dropped. */
+   since mli_hold_n. If there is no memory then, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -18420,9 +18464,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
-   key. If the map has a live block under the key, the free will find that block, so the ledger must
-   not expect it. */
+/* Counts all n blocks as dropped. Each dropped alloc makes the ledger expect one unknown free of
+   its key. But if the map has a live block under the key, the next free will find that block, so
+   the expectation is taken back. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -18471,8 +18515,8 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 /* -- moves -- */
 
 /* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
-   source is pending until all of them are done, and *chain gets the fences that the caller has to
-   ask. A block that moves onto itself is replaced. */
+   source stays pending until the fence and the uses are done, and *chain gets the fences that the
+   caller has to ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -18573,7 +18617,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Otherwise the debug line of a later call would count this free. */
+            /* Cleared, because the debug line of a later call would otherwise count this free
+               again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -18713,8 +18758,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, it is freed at
-   once, and its fences keep it pending from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees the block
+   at once instead, and its fences keep it pending. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -18747,8 +18792,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
 }
 
 /* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
-   unchanged. If memlord_free_begin has freed the block, because the block had uses, it records a
-   new block in its place. */
+   unchanged. If the block had recorded uses, memlord_free_begin has freed it already; the function
+   then records a new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -18970,11 +19015,11 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes where memlord_alloc was called, before it calls a function that may take a stack. Optimized
-   code makes no note, which would cost it saved registers on the way to sites and tags. From -O2 on
-   it needs none, because these calls are jumps, which leave no frame. At -O1 it lacks the note, so
-   a stack that is not unwound has no frame. On z no such call is a jump, because the fifth argument
-   lies in a register that the callee preserves. */
+/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may take a
+   stack. Optimized code makes no note, because the note would cost saved registers on the way to
+   sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no frame. At
+   -O1 the note is missing, so a stack that cannot be unwound has no frame. On s390x such a call is
+   never a jump, because the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -19035,12 +19080,12 @@ static memlord_result mli_free_window(memlord *lord, memlord_device device, uint
 static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                       const memlord_site *site, uint64_t bytes, uint64_t word2);
 
-/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a stack, or if
-   its device is not of the type of `device`. The block is most often on `device`, so the function
-   starts from the dev of `device`, and then compares it with the entry's. The processor predicts
-   the branch, and counts before the entry has come from memory. With 100,000 blocks that saves a
-   fifth of a call. The return in the branch keeps compilers from a conditional move, which would
-   wait for the entry. */
+/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a sampled stack,
+   or if its device is not of the type of `device`. The block is most often on `device`, so the
+   function starts from the dev of `device`, and then compares it with the entry's. The processor
+   predicts the branch, so it can count before the entry has come from memory. With 100,000 blocks
+   this saves a fifth of a call's time. The return in the branch keeps compilers from a conditional
+   move, which would wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -19106,14 +19151,14 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL: the block has no
-                                                     site, or no tag */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL if the block has
+                                                     no site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds the rows and the birth (mark, scope and stream) of a new block, as the bits in `special`
-   ask for them, and the cells of this thread, from its cache. Returns 0 if the thread lacks one of
-   them, or if the alloc is to be sampled. */
+/* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
+   cells, as the bits in `special` ask for them. Takes all from the thread and its cache. Returns 0
+   if one of them is missing there, or if the alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19142,8 +19187,8 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
 }
-/* Finds the rows of an entry, and the cells of this thread. Returns 0 if mli_entry_dev does, if the
-   block has a side record, or if the thread lacks a cell. */
+/* Finds the rows of an entry, and this thread's cells for them. Returns 0 if mli_entry_dev returns
+   0, if the block has a side record, or if the thread lacks a cell. */
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
                                      memlord_device device, const mli_entry *e,
                                      mli_block_rows *rows) {
@@ -19203,7 +19248,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 }
 
 /* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
-   of the results is, because the `or` keeps a sign. With `crowded` the shard should grow. */
+   of the counts returned a negative value, because the `or` keeps a sign. If `crowded` is 1, the
+   shard's table should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -19309,16 +19355,17 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
     return mli_free_full(lord, device, storage, how, site);
 }
 
-/* mli_alloc_window and mli_free_window take the calls for which the home bucket does not decide.
-   They probe the buckets after it, and leave the shard. Require: the thread is inside, and the home
-   of a shared shard is locked. */
+/* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
+   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside, and
+   the home of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since. The next call serves those. */
+    /* Other threads may have set further bits since the call began. The next call serves these
+       bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -19361,7 +19408,8 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
     uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
-    uint64_t bytes, blocks; /* what the invocation allocated less what it freed; both are signed */
+    uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
+                               blocks; both are signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
     uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
@@ -19378,9 +19426,10 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell, which publications change. Once it has left, it
-   adds the level of its cell, which no longer changes. `enter` is 1 if the thread enters, and 0 if
-   it leaves. Requires: the caller is the thread, or the thread has ended. */
+   in the invocation, it adds the base of its cell (the published part of its level), which
+   publications change. Once it has left, it adds the level of its cell, which no longer changes.
+   `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the thread, or the
+   thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
@@ -19442,7 +19491,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
-    mli_lock_take(&x->lock); /* a stale token may have found the record */
+    mli_lock_take(&x->lock); /* a call with a stale token may have found the record */
     memset(x->at, 0, sizeof x->at);
     x->began = f->stats;
     x->members = 1;
@@ -19503,7 +19552,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     int last;
     for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
     mli_lock_take(&x->lock);
-    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have had a new device */
+    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have used a new device */
     x->bytes += v->bytes;
     x->blocks += v->blocks;
     if (f->shapes) x->shapes = f->shapes;
@@ -19585,7 +19634,7 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
    adopts a scope has a span of its own in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
-#define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
+#define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
 
 typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed numbers */
@@ -19630,7 +19679,7 @@ MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
-#define MLI_SCOPE_NAME 200 /* most bytes of a name that are kept */
+#define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
@@ -19779,7 +19828,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
 }
 
 /* Finds or makes the scope of a name under a parent. A scope is identified by its path, so the
-   scope "a/b" and the scope "b" in "a" are one. */
+   scope "a/b" and the scope "b" in "a" are the same scope. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
@@ -19858,7 +19907,7 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 /* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
    `adopted` is the invocation that the context has joined, or NULL if the span begins a new
    invocation. The high of each cell starts again at its level, so that it measures the peak of this
-   span. The span around keeps the old high. */
+   span. The span around it keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -19934,9 +19983,9 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1 it
-   enters, and the outermost scope comes first. With 0 it leaves, and the innermost scope comes
-   first. */
+/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1
+   the thread enters the context, and the outermost scope comes first. With 0 the thread leaves, and
+   the innermost scope comes first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
@@ -20142,7 +20191,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* The sum may have an end without the begin before it. */
+    /* Other threads count meanwhile, so the sum may have the end of an invocation without its
+       begin. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
@@ -20190,7 +20240,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* Sets all counts of running invocations to 0. mli_running_count counts those that go on. */
+/* Sets all counts of running invocations to 0. mli_running_count counts the invocations that go on
+   in the child. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -20409,8 +20460,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets those statistics of a sum that physical devices count. It adds those of each physical device
-   that has a device of the selector, once. */
+/* Sets, in a sum over devices, the statistics that are counted for physical devices. Each physical
+   device that has a device of the selector adds its own once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
@@ -20440,7 +20491,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
-/* Takes bytes off a sum, which becomes 0 if it has less. */
+/* Subtracts bytes from a sum, which becomes 0 if it is smaller. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
 /* Adds to the statistics of all devices the drops that no device counts, because there was no
    device to count them on. */
@@ -20916,7 +20967,8 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* These are arrays and not literals for the reason that mli_no_site gives. */
+/* These are arrays, not string literals, because a linker keeps or drops all literals of an object
+   together: see mli_no_site. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -21045,26 +21097,27 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 /* A band check compares a device with its thresholds. services/call_end decides when a call runs a
    check. */
 
-/* This is when a check is due. Threads publish their counts from time to time, so the published
-   bytes are below the live bytes by at most a batch for each thread. The margin is a batch for each
-   thread that the ledger allows for. While the published bytes are at least a margin below the
-   threshold, no thread can cross the threshold without a publication. A mark is a number of bytes;
-   a publication past a mark requests a check. Closer to the threshold the device is "near": an
-   alert makes every call check at its end, with a sum over all threads.
-   Freed bytes are not published. Instead each thread checks each time it has freed its free
-   interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
+/* The rest of this comment says when a check is due. Threads publish their counts from time to
+   time, so the published bytes are below the live bytes by at most a batch for each thread. The
+   margin is a batch for each thread that the ledger allows for. While the published bytes are at
+   least a margin below the threshold, no thread can cross the threshold without a publication. A
+   mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
+   the threshold the device is "near": an alert makes every call check at its end, with a sum over
+   all threads. Freed bytes are not published. Instead each thread checks each time it has freed its
+   free interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
    Published bytes are never above the live bytes, so a publication below the mark check_below comes
    in time, without a margin. A new counter of a thread starts a whole batch below its level, so
-   that its first alloc publishes, and it checks at its first free. After a collection a band waits
-   to rearm: it does not fire until its metric has moved. */
+   that the thread publishes at its first alloc and checks at its first free. After a collection a
+   band waits to rearm: it starts no other collection until its metric has risen by an eighth of the
+   threshold, or has fallen an eighth below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. If it differs
-   from the one before, the bands of the device no longer wait to rearm. Takes the callbacks lock,
-   unless no strategy can be in force for the device's type. */
+/* Stores the strategy that is in force for a device in the device's record. Returns 1 if there is
+   one. If it differs from the strategy before, the bands of the device no longer wait to rearm.
+   Takes the callbacks lock, unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
@@ -21080,11 +21133,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
    change of strategies, thresholds or margins. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins until they allow for all threads that exist, and a few more. */
+/* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if one is passed. It need
-   not do so if the device is near its threshold, because then every call checks. */
+/* Compares a device with its current marks again, and requests a check if one is passed. Does
+   nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
@@ -21230,7 +21283,7 @@ static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reaso
 }
 
 /* Returns the strategy in force for a device, or NULL if none is in force. It is the strategy that
-   decides for the device, if that has bands and a callback serves them. */
+   decides for the device, if that strategy has bands and a callback serves them. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
@@ -21305,9 +21358,9 @@ typedef struct mli_band_state {
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
-    uint64_t rise;  /* a check is due at so many live bytes or more; UINT64_MAX: no check */
-    uint64_t fall;  /* a check is due at fewer live bytes; 0: no check */
-    uint64_t freed; /* a check is due at so many freed bytes or more; UINT64_MAX: no check */
+    uint64_t rise;  /* a check is due once there are this many live bytes; UINT64_MAX: never */
+    uint64_t fall;  /* a check is due once there are fewer live bytes than this; 0: never */
+    uint64_t freed; /* a check is due once there are this many freed bytes; UINT64_MAX: never */
 } mli_band_state;
 
 /* Returns the threshold of a band at a physical device, or 0 if the band has no threshold now. A
@@ -21365,9 +21418,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to the live bytes at which another band begins to decide. The used
-   percent is of the limit here, so it changes with the live bytes alone and not with a sample.
-   `total` is the live bytes of the physical device. */
+/* Moves the marks of a device to the live bytes at which another band begins to decide. Here the
+   used percent is a share of the limit, so it changes with the live bytes alone and not with a
+   sample. `total` is the live bytes of the physical device. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -21627,8 +21680,9 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. `freed` starts again from 0 and, with `rest`, the bands wait to rearm.
-   A run in which no callback could run resets nothing, and counts as failed. */
+/* Records the end of a run. The freed bytes of the device start again from 0. With `rest` 1 the
+   bands wait to rearm. A run in which no callback could run leaves the freed bytes, and counts as
+   failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -21729,15 +21783,16 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             mli_band_update(lord, i, NULL, &v);
         }
         if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* A call may have compared its bytes with the old marks. The second pass sums them. */
+        /* A call may have compared its bytes with the old marks. The second pass counts these
+           bytes. */
         if (!again) mli_barrier_threads(lord);
     }
 }
 
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count, because a thread that starts
-                                                  from here on sets it again */
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* cleared before the count, because a thread that
+                                                  starts from here on sets the alert again */
     do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
@@ -21775,9 +21830,9 @@ static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
-/* Clears the marks of threads that collected, which a forked child does not have. It also counts
-   the alerts again, because a thread that set or cleared a flag may have been stopped before it
-   changed the alert. */
+/* Ends the collections of the parent's other threads, which a forked child does not have. It also
+   counts the alerts again, because a thread that set or cleared a flag may have been stopped before
+   it changed the alert. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -21924,14 +21979,14 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
    64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, the host's memory included */
 #define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
-enum {                      /* values in the place of the number of a slot */
+enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
 };
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of the device's identity; 0: there is no device */
     uint64_t held;     /* bytes that are live there, or that pools have reserved */
-    uint64_t spare;    /* bytes of `held` that are unused in pools, or pending */
+    uint64_t spare;    /* bytes of `held` that are unused in pools, or freed but not yet reusable */
     uint64_t failing;  /* 1: allocations fail there */
     uint64_t wanted;   /* bytes that the ledger asked the others for */
     uint64_t asked;    /* number of the request that asked for `wanted` */
@@ -21942,12 +21997,13 @@ typedef struct mli_page_slot {
     mli_page_device devices[MLI_SLOT_DEVICES];
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
-    uint64_t request; /* number of the ledger's last request; stored after the devices */
-    uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
+    uint64_t request; /* number of the ledger's last request; stored after the devices, so that its
+                         readers see them */
+    uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
-/* The file of a page. A bell is a word of a slot that others write, too. */
+/* The layout of a page's file. Other ledgers wake the ledger of a slot by the slot's bell. */
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
@@ -21994,8 +22050,8 @@ MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
 /* Reads a word of a slot. The acquire load pairs with the release stores of mli_words_store, and
-   with those of an owner or of an answer. The owner is the last word, so a thread that reads the
-   owner also sees the words before it. */
+   with the stores of an owner or of an answer. The owner is the last word, so a thread that reads
+   the owner also sees the words before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
 /* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
@@ -22011,15 +22067,15 @@ MLI_PRIVATE uint64_t mli_text_hash(const char *text);
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
 
-/* Frees a slot, and leaves its page. */
+/* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
 /* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
    is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
-/* Returns 1 if tasks have waited since the last look, or -1 if the kernel no longer watches. It
-   never waits. */
+/* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
+   watches. It never waits. */
 MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
 #else
 MLI_PRIVATE int mli_stall_open(const char *path);
@@ -22073,7 +22129,7 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
     return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
+/* Makes the file of a page under a temporary name, and then renames the file to `path`. The file is
    written in full, so that no later store finds the disk full. If `path` already names a file, that
    file stays. Returns 0, or -1 if a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
@@ -22243,7 +22299,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* The mli_cpu of services/room may be in use. */
+    /* This function has an mli_cpu of its own, because another thread may be using that of
+       services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22271,8 +22328,9 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
-   kernel accepts only windows that are multiples of 2 s: Documentation/accounting/psi.rst. */
+/* mli_stall_open sets a trigger. The trigger fires when tasks have waited for memory for 150 ms
+   within 2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
+   Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -22371,8 +22429,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
    Requires: a safe point. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples the physical device of every known device for a report, where a reader of the capacity
-   would. With `own` 1 it runs no source of the host. */
+/* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
+   `own` 1 it runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
@@ -22387,7 +22445,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
                                          const memlord_capacity *sample, size_t most);
 
 /* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
-   `covered` are for the request itself. Walks nothing if the ledger has no logger. */
+   `covered` are for the request itself. Does nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
@@ -22410,8 +22468,9 @@ struct mli_room_state {
                                                                     lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* `last` of mli_log_due for requests over an account's limit */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged: `last` of mli_log_due */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged: `last` of
+                               mli_log_due */
 };
 
 /* -- sources -- */
@@ -22465,9 +22524,10 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
-   source ran, whichever are fewer, because it is not known which of the two the source saw. A pool
-   counts with the bytes that it has reserved now, because the source may itself report these. */
+/* Sets the marks of a sample, which tell what each device held when the source ran. The bytes held
+   are the live bytes before or after the source ran, whichever are fewer, because it is not known
+   which of the two the source saw. A pool counts with the bytes that it has reserved now, because
+   the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -23140,7 +23200,8 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when its bell was rung; NULL: no thread waits */
+    mli_os_event *event; /* the listener sets it when another ledger has rung its bell; NULL: no
+                            thread waits */
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
@@ -23154,7 +23215,7 @@ typedef struct mli_raise {
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
-    /* Starts the listener unless it runs: at the open, and in a forked child. */
+    /* Starts the listener unless it runs. Called when a page is opened, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
        E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
@@ -23166,7 +23227,7 @@ typedef struct mli_neighbours {
        released less, or if the page is closed. Returns 0 if some have not answered. A process that
        ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
-    /* Leaves the page, at a close and at the end of the ledger. Requires: the caller is not the
+    /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
     void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
@@ -23182,9 +23243,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
-   meanwhile, because otherwise a neighbour that asks without end would keep this ledger
-   collecting. */
+/* The rest of a device: a time in which requests of neighbours run no callbacks for the device. It
+   follows a run of callbacks that gave nothing back. Without rests a neighbour that asks without
+   end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each run in a row that gave
@@ -23199,7 +23260,8 @@ struct mli_neighbours_state {
     int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
     int fd;                /* descriptor that holds the lock of the slot */
     uint64_t host_id;      /* identity of the host's memory */
-    int stall_fd;          /* descriptor that tells of stalls of the host's memory; -1: none */
+    int stall_fd;          /* descriptor by which the kernel tells that tasks wait for the host's
+                              memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
@@ -23207,7 +23269,7 @@ struct mli_neighbours_state {
     struct mli_raise *raises;               /* the requests of this ledger that are not over */
     uint32_t at_bells; /* threads that ring a bell of the page or wait at one; the page stays mapped
                           until it is 0 */
-    int answers;       /* 1: a thread answers requests */
+    int answers;       /* 1: a thread is answering requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
     int unfit;    /* 1: a device has no room in the slot; 2: the lack of room was also logged */
@@ -23283,7 +23345,7 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
         mli_device_record *device = mli_device_record_at(lord, i);
         const uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, i);
         const uint64_t pool = mli_u64_load(&device->count[MLI_STAT_reserved]);
-        /* The figure `used` of a sample leaves page cache out. */
+        /* Mapped files are page cache, which the figure `used` of a sample leaves out, too. */
         if (device->device.type == MEMLORD_DEVICE_MAPPED) continue;
         out->held = mli_add_saturated(out->held, pool > live ? pool : live);
         out->spare = mli_add_saturated(out->spare, pool > live ? pool - live : 0);
@@ -23307,8 +23369,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests. It does until its time is over, or its live bytes have changed by
-   more than an eighth. */
+/* Returns 1 if a device rests. A rest ends when its time is over, or when the device's live bytes
+   have changed by more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -23366,8 +23428,8 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
     }
 }
 
-/* Stores at each physical device the bytes that the others hold there, for statistics, levels and
-   reports, and how many of the others rest there. */
+/* Stores at each physical device the bytes that other ledgers hold there, for statistics, levels
+   and reports, and how many of these ledgers rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -23396,7 +23458,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's page */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the page that the parent
+                                                                           of a forked child has
+                                                                           mapped */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -23447,9 +23511,10 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
     return waits;
 }
 
-/* Finds the largest request of other ledgers since this one last answered, for each device of its
-   slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
-   answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
+/* Finds, for each device of this ledger's slot, the largest request that other ledgers have made
+   since this one last answered: see mli_request_note. seen[s] gets the number of the last request
+   in slot s, which the answer stores in answered[s]. Returns a bit for each slot whose ledger waits
+   for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -23520,7 +23585,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 }
 
 /* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
-   thread at a time. Host code runs, with no lock held. */
+   thread at a time. It runs host code, and holds no lock meanwhile. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -23560,7 +23625,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 }
 
 /* Asks the system whether tasks have waited for the host's memory. If they have, it runs the
-   callbacks of the cpu. */
+   callbacks of the devices that use the host's memory. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -23577,8 +23642,8 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
-/* Does the work that is due at the interval of pollers. It joins again after a fork, publishes,
-   frees the slots of ended processes, and reads the other slots. */
+/* Does the work that is due at the interval of pollers. It joins the page again after a fork,
+   publishes the ledger's slot, frees the slots of ended processes, and reads the other slots. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
@@ -23630,7 +23695,7 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     }
     mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
-        memset(raise->before, 0, sizeof raise->before); /* nobody answers them now */
+        memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
    another page. While a thread is at a bell, or answers, the replacement waits for the next
@@ -23713,7 +23778,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
-    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* the device may be
+                                                                                  new */
     for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
@@ -23722,7 +23788,7 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
    Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* as the numbers have the time in them, the numbers of a slot
+    const uint64_t now = mli_now(); /* the number of a request is its time, so the numbers of a slot
                                        only grow */
     mli_page_device sum;
     uint32_t s;
@@ -24062,10 +24128,10 @@ typedef struct mli_holders {
 /* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
-/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their
-   number, which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than
-   MLI_HOLDERS have all live bytes of the device. There are none if the ledger had no tag or no
-   site by then. */
+/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If there are fewer than
+   MLI_HOLDERS, they have all live bytes of the device. There are none if the ledger had no tag or
+   no site by then. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
@@ -24082,7 +24148,7 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
 /* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
-   system gives no thread, safe points save. */
+   system starts no thread, safe points do the saving. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if the recorder was started. */
@@ -24091,18 +24157,19 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
 /* Takes the snapshot that is due, if calls take them. Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
-/* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
+/* Saves at a safe point what is due for the recorders that were started but have no running
+   thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if mli_holders_due says so. */
+/* Takes the holders of a device if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
    Requires: the thread is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, and returns 1, or 0 if the device has none. The places of the
-   sites are those that reports show by now. */
+/* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
+   has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
@@ -24127,7 +24194,8 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* a recorder looks at the clock at least so often, in ms */
+#define MLI_RECORDER_MS_MAX 1000 /* the longest time between two looks of a recorder at the clock,
+                                    in ms */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -24152,7 +24220,8 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
 
 /* The holdings of a device by tag or by site, while a snapshot is made. */
 typedef struct mli_holding_list {
-    uint64_t left; /* the live bytes of the device that no tag or no site of the book has */
+    uint64_t left; /* the live bytes of the device that have no tag or, in a list by site, no
+                      site */
     size_t count;
     mli_holding at[MLI_HOLDERS];
 } mli_holding_list;
@@ -24205,7 +24274,8 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
     return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
            mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
 }
-/* Copies the lists behind a snapshot. */
+/* Copies the lists of holdings into the memory behind a snapshot. Also sums the live bytes and
+   blocks of its devices. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
     mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
@@ -24221,8 +24291,8 @@ static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *
         s->blocks += usage->blocks;
     }
 }
-/* Makes a snapshot. The usage of its devices is read before its size is known, so that it comes
-   after the lists in `list`. */
+/* Makes a snapshot. The lists of holdings decide its size. So the function first reads the lists,
+   and the usage of the devices behind them, into memory of its own. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     const uint32_t room = blocks ? MLI_SNAPSHOT_TOP : 0;
@@ -24258,7 +24328,8 @@ static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* Returns 1 if some device, or all together, held more than in any other snapshot of the list. */
+/* Returns 1 if some device, or all devices together, held more in a snapshot than in any other
+   snapshot of the list. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -24273,10 +24344,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
-   it. So the snapshots that stay are spread over the whole run, however long it becomes. It never
-   evicts the first, the last, or one in which some device or all held most. These are at most
-   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It is the snapshot that leaves the smallest gap
+   in time, or the oldest of several such. So the snapshots that stay are spread over the whole run,
+   however long it becomes. It never evicts the first, the last, or one in which some device, or all
+   devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It
+   evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24300,12 +24372,12 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Returns 1 if no thread takes snapshots, but the calls themselves. */
+/* Returns 1 if the host's calls take the snapshots, and no thread of the ledger does. */
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
 }
-/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these
-   need a walk of the map. If there is no memory, the snapshot counts as lost. */
+/* Takes a snapshot and adds it to the list. A periodic snapshot that a call takes lists no blocks,
+   because that would need a walk of the map. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
@@ -24387,9 +24459,9 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
-/* When calls take snapshots, the next one is due after the interval, but no earlier than after a
-   256th of the ledger's life, because more are not kept, and after 64 times as long as this one
-   took. */
+/* When calls take snapshots, the next one is due after the interval, but not before two other times
+   have passed. One is a 256th of the ledger's life, because the ledger keeps no more snapshots. The
+   other is 64 times as long as this snapshot took. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -24418,7 +24490,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
 }
 
 /* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
-   gives no thread, safe points save. */
+   starts no thread, safe points do the saving. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     if (snapshots && mli_snapshots_in_calls(r->lord))
@@ -24481,7 +24553,8 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
-    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, so that `live` is no more */
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* reads the peak, too, so that `live` is not
+                                                         above it */
     if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
         mli_holders_take(lord, dev, sum.live);
 }
@@ -24731,7 +24804,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    /* The ids of threads lack the highest bit. */
+    /* The highest bit marks the id of a context, because the ids of threads do not have it. */
     record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31;
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
@@ -24956,7 +25029,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* The thread saw that the map was stopped, and was about to leave. */
+    /* A thread inside a shard has seen that the map was stopped, and was about to leave the
+       shard. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -24987,8 +25061,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
    reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
-   reaches services/pollers by a pointer of the ledger, because pollers do the work of a safe point.
-   Locks: callbacks, for the waiting threads; none while host code runs. */
+   reaches services/pollers by a pointer of the ledger, because services/pollers includes this
+   module. Locks: callbacks, for the waiting threads; none while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25000,17 +25074,17 @@ typedef struct mli_waiter {
     mli_os_event event;
 } mli_waiter;
 
-/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between a call
-   sets the waiter's event once enough was freed. */
+/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between, the end
+   of a call sets the waiter's event once enough bytes were freed. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It retires and collects what is due,
-   samples physical devices that have no poller, saves a due snapshot and export, and writes a
-   requested report. Host code runs. */
+/* Does the work of a safe point for the devices of a selector. It retires fenced frees that are
+   done, collects where a band asks for it, samples physical devices that have no poller, saves a
+   due snapshot and export, and writes a requested report. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25253,7 +25327,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
 }
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
-   do not. Without that flag calls check the bands, and the poller only samples and retires. */
+   do not. Without that flag calls check the bands. Then the poller only samples, retires pending
+   blocks and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25321,7 +25396,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    /* Try again to start those that failed. */
+    /* Let the pollers whose threads could not be started try again. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -25350,7 +25425,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the policy for calls that give none */
-    mli_u64 explained;    /* `last` of mli_log_due for memlord_alloc_failed */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -25494,8 +25569,8 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request. `oom` is 1 if its attempts failed, which is counted. It is 0 if a limit
-   refused the part that no ticket covers. */
+/* Logs a failed request. `oom` is 1 if its attempts failed. In that case it also counts the
+   failure. It is 0 if a limit refused the part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
@@ -25518,7 +25593,7 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-/* Returns E_INVALID for values that are no policy. */
+/* Returns E_INVALID if a value of the policy is out of its range. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
@@ -25687,10 +25762,10 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the ledger with itself, for memlord_verify. Owns no state. May use books/. Invariants:
-   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
-   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
-   phys, one at a time. */
+/* Compares the books of a ledger with each other, for memlord_verify. Owns no state. May use
+   books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails ends
+   the comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences,
+   from begin to end; phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -26123,7 +26198,7 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     return mli_verify_handles(v, "tickets", mli_ticket_count(v->lord), open, closed);
 }
 
-/* Returns the bytes that open tickets hold of an account. */
+/* Returns the bytes that open tickets hold for an account. */
 static MLI_COLD uint64_t mli_verify_held(mli_verify *v, uint32_t number, uint32_t generation) {
     const memlord_account account = (uint64_t)number << 32 | generation;
     uint64_t held = 0;
@@ -26228,44 +26303,48 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 /* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
    mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
 
-/* What grows is found by a straight line through the live bytes of consecutive snapshots, the
-   last one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots and
-   MLI_GROWTH_NS, because what a program takes in its first moments tells nothing of a minute. It
-   begins in the first half of the time, and explains the bytes with an R2 of at least 0.8. It
-   rises by at least 1 MiB a minute, or by at least 1 % of the capacity in all. In its second half
-   it rises at least half as fast. Earlier snapshots have less than the middle of the line, so that
-   the last tooth of a sawtooth is no growth. Of several such lines the longest one counts whose R2
-   is the highest, or 0.02 below it. */
+/* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
+   one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
+   MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
+   half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
+   at least 1 % of the capacity in all. In its second half it rises at least half as fast. No
+   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
+   sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
+   below the highest. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
 #define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
-#define MLI_GROWING 20 /* how many of what grows a report lists */
+#define MLI_GROWING 20 /* how many growing series a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
     uint64_t most;    /* the highest number of bytes in a snapshot */
-    uint64_t rate;    /* by how many bytes a minute it grows; 0: it does not */
-    double fit;       /* R2 of the line */
-    int book;         /* MLI_BOOK_... */
-    uint32_t dev;     /* the device */
-    uint32_t row;     /* the row of the tag or site; 0: the bytes that have none, or a device */
-    uint32_t since;   /* the index of the snapshot from which on it grows */
-    uint32_t points;  /* how many snapshots the line has */
+    uint64_t rate;    /* by how many bytes a minute the series grows; 0 if it does not grow */
+    double fit;       /* R2, which says how well the line fits, from 0 to 1 */
+    int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: what the series is of */
+    uint32_t dev;     /* the ledger's number of the device */
+    uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
+                         none, or for a device */
+    uint32_t since;   /* the index of the snapshot at which the growth begins */
+    uint32_t points;  /* how many snapshots the line goes through */
 } mli_series;
 typedef struct mli_series_list {
     const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
     uint32_t snapshots;
-    uint32_t count[MLI_BOOKS];               /* by book: how many series of tags or sites */
-    mli_series at[MLI_BOOKS][MLI_SERIES];    /* by book: those with the most bytes, the first with
-                                                the highest `most`; no devices */
-    size_t growing, growing_all;             /* how many are in `grows`; how many grow */
-    mli_series grows[MLI_GROWING];           /* what grows, the fastest first */
+    uint32_t count[MLI_BOOKS];               /* how many series of tags and of sites there are, by
+                                                MLI_BOOK_... */
+    mli_series at[MLI_BOOKS][MLI_SERIES];    /* the series of tags and of sites with the most bytes,
+                                                by MLI_BOOK_..., the highest `most` first; those of
+                                                devices are not here */
+    size_t growing, growing_all;             /* how many series are in `grows`, and how many grow in
+                                                all */
+    mli_series grows[MLI_GROWING];           /* the growing series, the fastest first */
 } mli_series_list;
 
 /* Collects the series of n snapshots. Requires: the list is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
                                              const mli_snapshot *const *snapshot, uint32_t n);
 /* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
-   MLI_HOLDERS others of the device had more. */
+   the snapshot has only the MLI_HOLDERS largest of the device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
                                                uint32_t snapshot);
 /* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
@@ -26420,23 +26499,23 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
    mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
    books/ and services/stats. Locks: those of the reading functions of books/. */
 
-#define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for, at most */
-#define MLI_LEAKS_SHOWN 100 /* how many sites, groups and stacks of leaks a report lists */
+#define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
+#define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
 
 /* The leaked blocks of one site, tag, scope and device. */
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, with the device from bit 40 and the scope from bit 48 */
-    mli_entry of; /* one of the blocks, without a side record */
+    uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
+                     bit 40 and the scope from bit 48 */
+    mli_entry of; /* one block of the group, without its side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
     uint64_t bytes, blocks; /* the sums over all blocks, also over blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
-                               `at` are shown */
+    size_t groups, count;   /* groups: how many groups there are; count: how many of them, at the
+                               start of `at`, are shown; both set by mli_leaks_sort */
     size_t room;            /* the number of groups that `at` has room for, a power of 2 */
-    mli_leak_group *at;     /* NULL: there is no room for groups, because there was no memory, or
-                               no live block */
+    mli_leak_group *at;     /* the groups; NULL if there was no memory, or no live block */
 } mli_leak_table;
 
 /* Allocates the groups of a table: twice as many as there are blocks, at most MLI_LEAKS. Returns 0
@@ -26445,31 +26524,30 @@ MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, u
 /* Frees the groups of a table. */
 MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
-/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups.
-   If all have other keys, evicts the smallest, but only if that has fewer bytes than this block.
-   All groups are found if there are at most MLI_LEAKS / 2, except in about 1 of 100 tables that are
-   so full; `lost` is then set. Of more groups the large ones are found, but a group of many small
+/* Adds a live block to the group of its site, tag, scope and device. Looks at MLI_LEAKS_TRIED
+   groups. If all have other keys, sets `lost`, and replaces the smallest if that has fewer bytes
+   than this block. If there are at most MLI_LEAKS / 2 groups, all of them are found, except in
+   about 1 of 100 such tables. Of more groups the large ones are found, but a group of many small
    blocks may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns a block of a group as the host sees blocks. */
+/* Returns one block of a group in the form that the host gets blocks. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is 0, leaves
-   out the site. */
+/* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
+   0, leaves out the site. */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site);
 
-/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
-   groups. The groups tell the tags, scopes and devices of a site's blocks. If some of these blocks
-   are in no group, their tags, scopes and devices are not known. Blocks without a site count by
-   their tag. */
+/* Leaks by site. Each site has a sum of its own on each device, so the sums are right however many
+   groups there are. The groups tell the tags, scopes and devices of a site's blocks. If some of
+   these blocks are in no group, their tags, scopes and devices are not known. Blocks without a site
+   count by their tag. */
 
-typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
+typedef struct mli_leak_sum { /* the leaked blocks of a site, or of a tag, on one device */
     uint64_t bytes, blocks;
-    uint32_t number; /* the number of the row's site in the list, from 1; 0 if the site is not
-                        listed */
+    uint32_t number; /* the number of this site in the list, from 1; 0 if the site is not listed */
 } mli_leak_sum;
 typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
                                   devices */
@@ -26477,33 +26555,33 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index of the site's first row in the sums */
-    uint32_t devices, tags, scopes; /* how many of each the blocks have; devices is 0 if that is not
-                                       known */
+    size_t sum;                     /* the index, among the sums, of the site on its first device */
+    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
+                                       0 if none of these are known */
     int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
-    uint32_t dev;                   /* one of the devices */
-    const char *tag, *scope;        /* one of the tags, and one of the scopes */
+    uint32_t dev;                   /* one of the blocks' devices */
+    const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the highest row of sites and of tags, the highest
-                                             scope and the highest dev that are counted; later
-                                             ones are left out */
+    uint32_t rows, tags, scopes, devices; /* the highest numbers of sites, tags, scopes and devices
+                                             that are counted; those that are added later are left
+                                             out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of
-                            tags; NULL if there was no memory */
-    unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
-                            last site that has such blocks */
+    mli_leak_sum *sum;   /* the sums by the site's row; behind these, for blocks without a site, by
+                            the tag's row; NULL if there was no memory */
+    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
+                            site that has blocks with it */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
-    size_t lines, total;                 /* how many sites are listed; how many there are */
-    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0 if the
-                                    site is not listed */
+    size_t lines, total;                 /* how many sites are listed, and how many have leaks */
+    unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if
+                                    the site is not listed */
 } mli_leak_sites;
 
 /* Begins the sums. Returns 0 if there is no memory for them. Requires: s is zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
                                               uint32_t tags, uint32_t scopes);
-/* Adds a leaked block. `rows` is the rows of its word2. */
+/* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
 /* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
    group that is shown. */
@@ -26751,13 +26829,14 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
-/* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: a capture changes nothing in the ledger. Locks: those of the
-   reading functions; none while the host's function writes. */
+/* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
+   device, from 1. A `row` is the number of a tag, site or stack on one device. May use the reading
+   functions of books/ and services/. Invariant: a capture changes nothing in the ledger. Locks:
+   those of the reading functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
-   from the capture. Whole lists (sites, scopes, events) are read while they are written, so each of
-   them gives its own sum. */
+   from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
+   so the sum of such a list may differ from the capture. */
 
 /* The most lines of the lists of a report. */
 #define MLI_TOP_SITES 50
@@ -26768,25 +26847,27 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 #define MLI_TOP_STACKS 2048
 #define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
-#define MLI_STREAMS 256 /* slots of the table of streams; at most half of them are used */
+#define MLI_STREAMS 256 /* slots of the hash table of streams; at most half of them are used */
 #define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
                            up to twice that; the last class is for 2^48 bytes */
 
-/* The lines of lists that more than one format writes. A value of UINT64_MAX, or a difference of
+/* The lines of those lists that several formats write. A value of UINT64_MAX, or a difference of
    INT64_MIN, is not known. For such a value TEXT writes -, JSON writes null, and PROMETHEUS writes
    no sample. */
-typedef struct mli_line { /* the first member of each kind of line */
+typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
-    const char *name; /* what the line is about on the device; NULL if that is the device itself */
+    const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
+                         about the whole device */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
     uint64_t total, used, free; /* from the last sample of the capacity */
-    uint64_t age;               /* the age of that sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that tickets hold for allocs to come */
+    uint64_t age;               /* the age of the capacity's last sample, in ns */
+    uint64_t limit, held;       /* the limit; the bytes that tickets reserve for allocs to come */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
-    uint64_t self, rest;        /* the bytes that the ledger knows; the others of this process */
+    uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
+                                   this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
     uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;
@@ -26809,109 +26890,120 @@ typedef struct mli_scope_line { /* a scope on all devices */
     uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
-                     the others follow, by the bytes that they allocated. If `by_peak` is 1, the
+    uint64_t key; /* the order of the list. Stacks with live bytes come first, by their live bytes.
+                     The others follow, by the bytes that they allocated. If `by_peak` is 1, the
                      bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
-    uint32_t node; /* the innermost frame, as a node of the tree of stacks */
-    memlord_stack_stat stat; /* without frames */
+    uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
+    memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
 } mli_stack_line;
 typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     uint64_t bytes;   /* exact, or an estimate if stacks are samples */
-    uint64_t samples; /* how many of the blocks were picked for a sample */
-    double blocks;    /* how many blocks the samples stand for */
-    uint32_t row;     /* the row of the stack */
+    uint64_t samples; /* how many of the leaked blocks were picked as samples */
+    double blocks;    /* how many leaked blocks the samples stand for */
+    uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
 typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
-    uint64_t weight; /* the order of the list: see mli_report_mistakes */
+    uint64_t weight; /* the order of the list, as mli_report_mistakes explains */
     memlord_anomaly is;
 } mli_anomaly_line;
 typedef struct mli_stream_line { /* the live blocks of a stream on a device */
     uint64_t bytes, blocks, stream;
-    uint32_t dev; /* 0 if the slot is vacant */
+    uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices; like the numbers below, as of the capture */
-    size_t tags;      /* the number of rows of tags; a row is a tag on a device */
-    size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
+    uint32_t devices; /* the number of devices when the report was captured; so are the numbers
+                         below */
+    size_t tags;      /* the number of tags, each counted once for each device */
+    size_t tag_rows;  /* `tags`, plus the number of devices with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
     size_t accounts;       /* the number of open accounts */
-    uint64_t tag_bytes;    /* the bytes of all tag_rows */
-    uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
-                              them */
+    uint64_t tag_bytes;    /* the sum of the live bytes of all `tag_rows` lines */
+    uint64_t site_total;   /* the number of sites (once for each device) and of arenas; `site` has
+                              the largest of them */
     int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
                               program. Sites and stacks are then in the order of their bytes at a
                               peak, and otherwise in the order of their live bytes */
-    memlord_result result; /* an error other than a failed write, such as no memory for a list */
-    int exports;           /* 1: the ledger exports, or has exported */
+    memlord_result result; /* the first error other than a failed write, for example that there was
+                              no memory for a list */
+    int exports;           /* 1: the ledger writes exports now, or has written one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
     mli_identity who;  /* the names of the process and of its machine */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row; behind the rows, by dev, the bytes without a tag */
+    mli_tag_line *tag; /* by the tag's row; after all tags, by device, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, *stat; /* the sums over all devices; those of each device, by dev - 1 */
-    mli_phys_line *phys;        /* one line more than there are devices */
+    memlord_stats total, *stat; /* the sums over all devices, and the statistics of each device, by
+                                   dev - 1 */
+    mli_phys_line *phys;        /* the physical devices; the array has one element more than there
+                                   are devices */
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
+    mli_largest top; /* the heap of the largest blocks in `block`, while the walk over all blocks
+                        fills it */
     mli_stack_line *stack; /* the largest stacks, at most MLI_TOP_STACKS; NULL if the ledger takes
                               no stacks, or if there was no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
     size_t stack_room;             /* the number of stacks that the list has room for */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
-    uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
-    uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
-    mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
-    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these, by
-                             row of stacks: the row of the next stack of the same site; a row of 0
-                             means none; NULL if no stacks are listed by site */
-    size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
+    uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
+                                      the peaks of their devices */
+    uint32_t row_count;            /* the number of stacks, and of elements of `stack_leak` */
+    mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
+                                      largest first */
+    uint32_t *site_stack; /* two linked lists in one array: by a site's row, the row of the site's
+                             first stack; behind these, by a stack's row, the row of the next stack
+                             of the same site; 0 ends a list; NULL if no stacks are listed by
+                             site */
+    size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`, and the
+                                            number of all such stacks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
-    mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
+    mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_series_list series; /* the tags and sites of these snapshots, and what grows */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
-    mli_scope_line *scope; /* by id */
-    mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
-    mli_leak_sites leak_sites;           /* the same blocks by site */
+    mli_scope_line *scope; /* the scopes, by the scope's id */
+    mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
+                              and are not pending */
+    mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
     mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
-    size_t streams, stream_lines;        /* the number of streams with a slot; the number in the
-                                            list */
+    size_t streams, stream_lines;        /* the number of streams in the table, and the number of
+                                            streams in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
-    int streams_lost;                    /* 1: stream_rest has streams that found no slot */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest mistakes first: see
-                                                mli_report_mistakes */
+    int streams_lost;                    /* 1: stream_rest also has streams for which the table had
+                                            no slot */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the host's mistakes, in the order that
+                                                mli_report_mistakes explains */
     size_t mistakes;
-    uint64_t mistakes_more; /* mistakes at sites that are not in the list */
+    uint64_t mistakes_more; /* how many mistakes are not in the list */
     uint64_t mark; /* the number of the last mark; 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks lived less than 0.1 s, less than
-                                1 s, less than 10 s, and longer */
+    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks of the device lived less than 0.1
+                                s, less than 1 s, less than 10 s, and longer */
     uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
                                              first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
-    mli_cpu cpu;         /* scratch: mli_cpu_resident reads files with it */
+    mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* scratch: the holders of the device that is being written */
-    mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
-    memlord_part_info part[16];       /* scratch: some parts of a block */
-    char part_text[2048];             /* scratch: the text of a part of a verdict */
+    mli_holders holders; /* the holders of the device that is being written */
+    mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
+    memlord_part_info part[16];       /* some parts of the block that is being written */
+    char part_text[2048];             /* the text of the part of a verdict that is being composed */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the code of a device, as mli_device_code does. */
+/* Returns the code, as of mli_device_code, of the device that the ledger numbers `dev`. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-/* Returns the site of a row of sites, as reports show it. */
+/* Returns the site that `row` numbers, with the function and file that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 /* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
    series of a site or a device. */
@@ -26931,7 +27023,7 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
    means that there is none. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
-/* Returns the latest sample of a physical device. */
+/* Returns the latest sample of a physical device's capacity. */
 MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
 /* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
    known. */
@@ -26939,9 +27031,9 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the balance of a device's arena, in bytes. */
+/* Returns the bytes that are in a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the part of a device's arena that no tag has. */
+/* Returns the bytes in a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. A device, tag, site or scope that is new after the capture is not in the
@@ -27495,15 +27587,14 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
    state. May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices that a verdict names, and that the first list of
-                               devices has */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
 
 /* Returns the name of the next anomaly or drop of a device whose count is not 0, and sets *v to the
-   count. Returns NULL if there is no other. dev 0 means all devices together, with the losses of
-   the ledger. *i keeps the place between calls; it is 0 at first. */
+   count. Returns NULL if there is no other. If dev is 0, counts those of all devices together, and
+   the losses of the ledger. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
-/* Returns the device with a dev, or the selector of all devices if dev is 0. */
+/* Returns the device that the ledger numbers `dev`, or the selector of all devices if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
 /* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
@@ -27511,27 +27602,28 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes what the leaks of a site have in common, and the site, as in " cpu [kv] in decode f
-   x.c:3". Writes only the numbers of several tags and scopes, as in " cpu with 3 tags in 300 scopes
-   f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if the
-   others are in no scope. */
+/* Writes what the leaks of a site have in common, and then the site, as in " cpu [kv] in decode f
+   x.c:3". If they have several tags or scopes, writes how many, as in " cpu with 3 tags in 300
+   scopes f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if
+   the others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the process that a report is of, as in "sort, pid 4242 on a1, since
+/* Writes the process that a report is about, as in "sort, pid 4242 on a1, since
    2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
 MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
-/* Writes the members of JSON that say which process a report is of, and when its ledger was
+/* Writes the members of JSON that say which process a report is about, and when its ledger was
    made. */
 MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
-   holds or held most, then what is odd. Writes those from number `first` up to `last`, from 0, and
-   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts
-   names after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
+   holds or held most, then what is odd. Within a kind the devices with the highest peaks come
+   first. Writes the sentences from number `first` (counted from 0) to before `last`, and returns
+   how many sentences there are. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
+   r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
-/* Writes the verdicts as a key of JSON. */
+/* Writes the verdicts as a member of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/answers.c -- */
@@ -28189,13 +28281,14 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds who calls a standard library at a site, which is the first function of each stack of the
-   site that is the program's own. Owns the list of stacks by site in the report. May use
+/* Finds who calls a standard library at a site. Such a caller is the first function of the
+   program's own in a stack of the site. Owns the list of stacks by site in the report. May use
    reports/capture and the reading functions of books/. Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers of a site; others count as one without a function */
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
+                          without a function */
 
-/* What a function of the program allocated at a site, as far as the stacks of the site tell. The
+/* What one function of the program allocated at a site, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function, or NULL for several functions */
@@ -28210,8 +28303,8 @@ typedef struct mli_callers {
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of a row of sites. There are none if the site is not in a library, or has no
-   stack. */
+/* Finds the callers of a site on a device, which `row` numbers. There are none if the site is not
+   in a standard library, or has no stack. */
 MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
 
 /* --------------------------------------------------------------------- src/reports/callers.c -- */
@@ -28299,25 +28392,27 @@ MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_caller
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
-   formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
-   numbers are those of the ledger's rows. A row that is added while a writer runs has no number,
-   and is left out. Locks: those of the reading functions; none while the host's function writes. */
+   formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
+   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
+   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
+   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
+   the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena
-   also counts as a block, at an address that no other block has. */
+/* A block as it was when the walk read it, or at an event of the ring. The bytes of an arena also
+   count as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
-    uint32_t frame;           /* the innermost frame of the block's stack: its site */
+    uint32_t frame;           /* the number of the block's site, as a frame */
     uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
                                  a number */
-    uint32_t node;            /* the node of the block's stack, which takes the place of `frame`; 0
-                                 if it has no stack */
-    uint32_t blocks;          /* how many blocks this one stands for: if stacks are samples, all
-                                 blocks of a stack are one */
-    unsigned char dev, state; /* the device; MLI_BLOCK_... */
+    uint32_t node;            /* the node of the block's stack in the tree of stacks; a writer then
+                                 uses the stack in place of `frame`; 0 if the block has no stack */
+    uint32_t blocks;          /* how many blocks this one stands for, because several blocks of one
+                                 stack may be written as one */
+    unsigned char dev, state; /* dev: the number of the device; state: MLI_BLOCK_... */
 } mli_live_block;
 enum {
     MLI_BLOCK_PENDING = 1,
@@ -28328,44 +28423,47 @@ enum {
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads besides the report. It is the first member of a writer's state. The
-   members below `o` are the last numbers of their kind; numbers begin at 1. */
+/* What each writer reads besides the report. It is the first member of every writer's state. The
+   members below `o` are the highest numbers of their kind; numbers begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
-    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
-                               stacks */
-    uint32_t stacks; /* the number of the last row of stacks; 0 if the format has no stacks */
+    uint32_t devices, sites, tags, scopes; /* a site or a tag has a number for each of its
+                                              devices */
+    uint32_t nodes, places; /* the nodes in the tree of stacks, and the return addresses in them; 0
+                               if the format has no stacks */
+    uint32_t stacks; /* the number of the last stack; 0 if the format has no stacks */
 } mli_export;
 
-/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the
-   report fails. */
+/* Calls `write` with a state of `size` bytes, which begins with an mli_export and is zero after it.
+   If there is no memory for the state, the report fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
-/* Returns the device with a number. */
+/* Returns the device that the ledger numbers `dev`. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
-/* Returns the tag of a row, or NULL for row 0. */
+/* Returns the name of a tag that `row` numbers, or NULL if row is 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code. They stand for blocks without a site, for the arena, for blocks
-   that are freed, and for what a list of the largest sites leaves out. */
+/* Kinds of frames that are no place of code. They stand for blocks without a site, for the arena,
+   for blocks that are freed, and for what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
-/* Returns the frame of a kind on a device. */
+/* Returns the number of the frame that stands for a kind (MLI_FRAME_...) on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. If id is 0, returns the last frame before the frames of scopes. */
+/* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
+   scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame of a place of code that occurs in a stack. */
+/* Returns the frame number of a return address that occurs in a stack. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
-/* Returns how many frames there are. */
+/* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. Every node that has a number then has a frame with a number. */
+/* Makes the writer use whole stacks in place of sites. Every node that has a number then has a
+   frame with a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame, or NULL if the frame is no site. The site of a return address gets
-   its name here. */
+/* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
+   return address. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 /* The name of a function at a frame, and where it is. */
@@ -28374,10 +28472,12 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev is 0 if the frame is of no device; caller is 0 if the frame has
-                                 none of its own */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
+                                 frame that calls this one, or 0 if the frame itself does not
+                                 tell */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
-    const mli_functions *functions; /* NULL if there is one function */
+    const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
+                                       one function */
 } mli_frame_name;
 
 /* Returns a frame with the name of its innermost function. */
@@ -28394,19 +28494,20 @@ typedef struct mli_stack {
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block. `where` has the block's rows and its scope in the form of an event. A row or a
-   scope without a number is left out. */
+/* Makes a block. `where` has the numbers of its site and tag, and its scope, as an event has them.
+   A number that is new since the capture is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
 
-/* A live block of the map. */
+/* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample; 0 if it was not picked */
+    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
+                     picked as a sample */
 } mli_alive;
 
-/* Calls fn for each live block of the map, until fn returns other than 0. Leaves out blocks of
+/* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
    devices without a number. If there is no memory, the report fails. */
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
@@ -28723,7 +28824,7 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
-/* Writes the report. With `brief` leaves out the members that the HTML page does not read. */
+/* Writes the report. If `brief` is 1, leaves out the members that the HTML page does not read. */
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
@@ -31026,7 +31127,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* An event of the ring, with the block that it concerns. */
+/* An event of the ring of events, with the block that it concerns. */
 typedef struct mli_export_event {
     mli_live_block of;
     uint64_t ns;
@@ -31051,17 +31152,18 @@ typedef struct mli_last_events {
                             use */
     uint64_t first;      /* the ns of the first event, or of the report if there is no event */
     int scoped;          /* 1: the ring has events of scopes */
-    /* By dev: the bytes that the device's events add, and the number of these events. */
+    /* By the device's number: the bytes that the device's events add, and the number of these
+       events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by row of tags: the bytes that the tag's events add; NULL if the writer
+    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the writer
                          wants none */
 } mli_last_events;
 
-/* Reads the ring once. If there is no memory for the table, the report fails. Requires: `last` is
-   zeroed except for tag_sum. */
+/* Fills in the results by one reading of the ring. If there is no memory for the table, the report
+   fails. Requires: `last` is zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
 MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage, or the free slot (its dev is 0) for that storage.
+/* Returns the last event of a block's storage, or the vacant slot for that storage, whose dev is 0.
    Returns NULL if there is no table. The table has open addressing by device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of);
@@ -31166,11 +31268,11 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
    frames of a block are its stack if it has one, else its site. Its scopes follow as the callers.
    The event of an alloc or a move has these frames, too; another event has the site of its call.
    The category of a block is its tag. The parts of a block are under "parts", which viewers skip.
-   CUDA devices keep their index. The other devices come behind them, as the key "memlord" lists
-   them. That key has the anomalies and drops, too. Traces come from the ring. If the ring has
-   events of a storage, its segment is as the last of them left it, so that viewers can walk back
-   from there. Words, tags and frames are in full where they come first. After that they are numbers
-   of the pickle's memo: first the words, then the rows of tags, then the frames. */
+   CUDA devices keep their index. The other devices come after them. The key "memlord" lists these,
+   and the anomalies and drops. Traces come from the ring of events. If the ring has events of a
+   storage, its segment is as the last of them left it, so that viewers can walk back from there.
+   The first time a word, tag or frame occurs, it is written in full. After that it is a number of
+   the pickle's memo: first the words, then the tags, then the frames. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
@@ -31532,18 +31634,18 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 /* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
    none. */
 
-/* The figures of sites are exact; the figures of stacks are samples. So a stack gets the blocks
-   that were picked, and a share of the other blocks of its site. The share is in proportion to the
-   blocks that the stack's samples stand for, without the samples themselves. The stacks then add up
-   to the site, and a block that was picked keeps its own bytes. If a site has no sample, its blocks
-   stay with the site, as a stack of one frame. Live blocks are divided by site, tag and scope.
-   Freed blocks are divided by site. The allocs of a site are its live and its freed blocks
-   together. */
+/* The figures of sites are exact, but those of stacks come from samples: some blocks, the picked
+   ones, for which a stack was taken. So a stack gets the blocks that were picked, and a share of
+   the other blocks of its site. The share is in proportion to the blocks that the stack's samples
+   stand for, without the samples themselves. The stacks then add up to the site, and a block that
+   was picked keeps its own bytes. If a site has no sample, its blocks stay with the site, as a
+   stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are divided by
+   site. The allocs of a site are its live and its freed blocks together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A stack gets at most this many times what its samples stand for. A site that has more must have
-   stacks of which no block was picked. */
+/* A stack gets at most this many times what its samples stand for. A site that has more than its
+   stacks may get must have stacks of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
 /* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
@@ -31558,8 +31660,8 @@ typedef struct mli_portion {
     unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
     unsigned char has_live;     /* 1: these are the allocs of a site, and all of its live blocks are
                                    among them */
-    int64_t value[2];           /* blocks and bytes: first those that were picked, later all of the
-                                   share */
+    int64_t value[2];           /* blocks and bytes: at first those that were picked as samples,
+                                   later all blocks of the share */
     double rest[2];             /* the blocks and bytes that the samples stand for, without the
                                    samples themselves */
 } mli_portion;
@@ -31568,15 +31670,15 @@ typedef struct mli_shares {
     mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
     size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
                          use */
-    mli_portion none; /* stands in for an entry for which there was no memory */
-    /* By dev, if there are no shares: the number of allocs of sites or stacks so far, and their
-       bytes. */
+    mli_portion none; /* the entry that callers get if there was no memory for a new one */
+    /* By the device's number: the allocs of sites or stacks so far, and their bytes. Used if there
+       are no shares. */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares if stacks are samples, else leaves the table out. If there is no memory, the
-   report fails. Requires: t is zeroed. */
+/* Makes the shares if stacks are samples, else makes no table. If there is no memory, the report
+   fails. Requires: t is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
@@ -31602,9 +31704,9 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, which is empty if it is new. Probes 8 slots. If all have other
-   groups, writes the group at the home slot and evicts it. An evicted group may be written again
-   later; readers of the formats with groups add equal groups up. */
+/* Returns the group of a block, which is empty if it is new. Looks at 8 slots. If all have other
+   groups, writes the group at the first of them and evicts it. An evicted group may be written
+   again later; readers of the formats with groups add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
@@ -32030,13 +32132,13 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 /* Divides what each device held at its peak among stacks and sites. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 
-/* The holders of a device have its bytes at the peak, and those of the largest sites. These numbers
-   are exact. A stack gets the bytes that it held. If stacks are samples, it gets a share of the
-   exact number: the stacks of each of these sites share the bytes of the site, and all other stacks
-   share the bytes that these sites leave, in proportion to what each held. What no stack gets stays
-   with the site. What no site of the list has either is "(unknown)" or, if the list is full and may
-   lack a site, "(others)". The bytes of the arena are "(arena)". So the blocks add up to the bytes
-   of the holders. Tags and scopes are not known. */
+/* The record of a device's peak has the bytes of the peak, and those of its largest sites
+   (MLI_HOLDERS at most). These numbers are exact. A stack gets the bytes that it held. If stacks
+   are samples, it gets a share of the exact number: the stacks of each of these sites share the
+   bytes of the site, and all other stacks share the bytes that these sites leave, in proportion to
+   what each held. What no stack gets stays with the site. What no listed site has either is
+   "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
+   "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -33765,8 +33867,8 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 1 if a format exists and no knob leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture with its lists. Metrics do not, so that a frequent scrape
-   does not walk over blocks. Requires: the format is known. */
+/* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of
+   metrics do not, so that a frequent scrape is cheap. Requires: the format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
@@ -33855,9 +33957,9 @@ struct mli_saving_state {
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows them
-   (as those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
-   that frequent reports evict no snapshot. */
+/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows
+   snapshots (as TIMELINE and the formats up to TRACE do), takes one more. That one belongs to the
+   report and not to the list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -34012,7 +34114,8 @@ static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to the descriptor of standard output. (stdio may be locked.) */
+/* Writes a report to the descriptor of standard output. It does not use stdio, because another
+   thread may hold stdio's lock. */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -34484,7 +34587,7 @@ static MLI_COLD void mli_orphans_lock(int take) {
     MLI_LEDGERS_EACH(lord)
         mli_orphan_lock_set(lord, take);
 }
-/* Takes or drops the locks that come after the cold lock. */
+/* Takes or drops the locks that a fork takes after the cold lock. */
 static MLI_COLD void mli_fork_locks(int take) {
     mli_lives_lock(take);
     mli_lock_set(&mli_process.pages_lock, take);
@@ -34499,7 +34602,8 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* comes last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent. The child's handler ends with this, too. */
+/* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
+   last. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -34892,8 +34996,8 @@ static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* Returns 1 if the pages are one whole block. *device gets the device of the block that begins
-   there, or the cpu if no block does. */
+/* Returns 1 if the pages from `at` on are exactly one block. Sets *device to the device of the
+   block that begins there, or to the cpu if none does. */
 static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     memlord_block_info b;
@@ -34968,7 +35072,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the hooked functions of one place for a table. */
+/* Defines the functions of slot n, which take the place of those in a hooked table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -35024,15 +35128,15 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked, or NULL if it is not hooked. */
+/* Returns the slot of a hooked table, or NULL if the table is not hooked. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns the place for a host's functions. That is a place that was theirs and has no table now,
-   else the first place that was never used. Returns NULL if there is none. */
+/* Returns a slot for a host's functions. It is a slot that has had these functions before and has
+   no table now, else the first slot that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;

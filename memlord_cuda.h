@@ -819,8 +819,8 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
 
-/* The function of the runtime with this name, also where --wrap redirects the name. The per-thread
-   default stream makes some names macros. MLI_CUDA_PASTE is a second step, so that it gets what
+/* MLI_CUDA_REAL(name) is the runtime's own function, even where --wrap redirects its name. With the
+   per-thread default stream some names are macros. The second macro, MLI_CUDA_PASTE, gets what
    these macros stand for. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name
@@ -932,14 +932,14 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 
 /* ------------------------------------------------------------------------- src/cuda/driver.h -- */
 
-/* Owns the table of the driver's functions, and which threads are inside which device. The
-   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda. Locks:
+/* Owns the table of the driver's functions, and the number of threads inside each device. The
+   driver's prototypes are written out here, so that a host needs neither cuda.h nor -lcuda. Locks:
    mli_cuda_loaded_lock, while the driver loads. */
 
-/* The driver's functions. Each has the field in the table, the symbol, 1 if the layer needs the
-   function, and the parameters. The functions of virtual memory come from MLI_CUDA_VIRTUAL. A
-   CUdevice and an enum are an int here, and a CUcontext is a void *. Streams, events and pools have
-   the runtime's types. */
+/* The functions of the driver. Each row has the field in the table, the symbol, 1 if the layer
+   cannot do without the function, and the parameters. The functions of virtual memory come from
+   MLI_CUDA_VIRTUAL. A CUdevice and an enum are an int here, and a CUcontext is a void *. Streams,
+   events and pools have the runtime's types. */
 #define MLI_CUDA_AS_FUNCTION(real, ours, params, args) MLI_CUDA_X(ours, #real, 0, params)
 #define MLI_CUDA_FUNCTIONS(X)                                                                 \
     X(init, "cuInit", 1, (unsigned flags))                                                    \
@@ -1009,14 +1009,14 @@ typedef struct mli_cuda_driver {
     int known;   /* the number of devices in the arrays below */
     int handle[MEMLORD_CUDA_MAX_DEVICES];     /* the driver's handle of the device */
     int any_integrated;                       /* 1: some device is integrated */
-    int integrated[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the device has the cpu's memory */
+    int integrated[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the device uses the cpu's memory */
     int pools[MEMLORD_CUDA_MAX_DEVICES];      /* 1: the device has memory pools */
 } mli_cuda_driver;
 
 enum { MLI_CUDA_UNTRIED, MLI_CUDA_READY, MLI_CUDA_ABSENT };
 typedef struct mli_cuda_loaded_state {
-    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED, _READY or _ABSENT; a release store, after the table and
-                           `why` */
+    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED, _READY or _ABSENT; stored with release after the table
+                           and `why` are filled */
     mli_cuda_driver table;
     char why[128]; /* what memlord_cuda_why returns */
 } mli_cuda_loaded_state;
@@ -1054,15 +1054,15 @@ MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *cont
 MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode);
 
 /* For each device, the number of threads inside it, plus MLI_CUDA_RESETTING for each thread that
-   resets the device or ends the process. While there is such a thread no other enters, because a
-   reset destroys the context. */
+   resets the device or ends the process. While such a thread is there, no other thread enters the
+   device, because a reset destroys the context. */
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
 /* Enters an active device, until mli_cuda_leave_device: makes the device's primary context current
-   on this thread and relaxes the capture mode. Returns 1, or 0 if the thread is not inside. The
-   context is retained meanwhile. If another thread has just reset the device by an unwrapped
-   cudaDeviceReset, retaining makes a new context, and mli_cuda_leave_device ends it again. */
+   on this thread, retains it, and relaxes the capture mode. Returns 1, or 0 if the thread could not
+   enter. If another thread has just reset the device by an unwrapped cudaDeviceReset, retaining
+   makes a new context, and mli_cuda_leave_device ends it again. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode);
@@ -1112,8 +1112,8 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
         mli_cuda_library_close(library);
         return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
     }
-    /* after cuInit the library stays loaded, even if cuInit fails, because it may have threads by
-       then */
+    /* the library stays loaded after cuInit, even if cuInit fails, because the library may have
+       started threads */
     if ((i = d->init(0)) != 0) return MLI_CUDA_WHY("cuInit answered %d", i);
     if ((i = d->device_count(&d->devices)) != 0)
         return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
@@ -1216,7 +1216,8 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
     memcpy(mli_cuda_loaded.why, over, sizeof over);
     mli_cuda_store_release(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
     for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++) {
-        /* relaxed, as in mli_cuda_enter_device; the number stays, so no thread enters any more */
+        /* relaxed, as in mli_cuda_enter_device; nothing subtracts this again, so no thread enters
+           the device any more */
         (void)mli_cuda_add(&mli_cuda_inside[i], MLI_CUDA_RESETTING);
         /* the acquire load pairs with the release in mli_cuda_exit_device */
         while (mli_cuda_load_acquire(&mli_cuda_inside[i]) % MLI_CUDA_RESETTING) mli_cuda_yield();
@@ -1231,10 +1232,10 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
    mli_cuda_nvml_lock, while NVML loads or unloads; mli_cuda_holders_lock, while NVML lists
    processes. */
 
-/* What the processes hold of a device. NVML takes locks of the driver to list them, so only one
-   sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
-   another number, so `others` would have it. After a list without this process `others` is empty,
-   and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
+/* The bytes that processes hold on a device. NVML takes locks of the driver to list them, so only
+   one sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
+   another process id, so the list would have it among the others. After a list without this process
+   `others` is empty, and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
 typedef struct mli_cuda_holders {
     unsigned samples; /* how many samples there were */
     unsigned misses;  /* how many lists in a row lacked this process, though it had a context */
@@ -1247,7 +1248,7 @@ MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_holders_lock)
    NULL. */
 
 MLI_CUDA_PRIVATE void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name);
-/* Takes a user off. The last one unloads NVML. */
+/* Removes a user of NVML. The last user unloads the library. */
 MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void);
 
 /* Asks for the total and used bytes of device i. Returns 1, or 0 if NVML does not know the device.
@@ -1255,8 +1256,8 @@ MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void);
    figure. */
 MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used);
 
-/* Returns what the processes hold of device i, as of the last list. `active` is 1 if this process
-   has a context there. */
+/* Returns the bytes that processes hold on device i, as of the last list. `active` is 1 if this
+   process has a context there. */
 MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active);
 
 /* --------------------------------------------------------------------------- src/cuda/nvml.c -- */
@@ -1415,7 +1416,7 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
 /* Adds up the bytes of a device's pools, beginning with the current one, and of its graphs. If
    `keep` is not NULL, trims them first, and leaves the pools *keep bytes together. Returns 0 if the
-   driver does not tell. Requires: the thread is inside the device. */
+   driver does not tell. Requires: this thread has entered the device. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 
@@ -1521,8 +1522,8 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
 /* -------------------------------------------------------------------------- src/cuda/seats.h -- */
 
 /* Owns the seats. A seat has an attached ledger and its description. Seats are never freed, so a
-   callback may have a pointer to one. Locks: mli_cuda_process_lock. No thread holds it while it
-   calls the ledger. */
+   callback may keep a pointer to its seat. Locks: mli_cuda_process_lock. No thread holds it while
+   it calls the ledger. */
 
 /* The states of a seat. While it is CHANGING, one thread attaches or detaches its ledger, and no
    other thread may claim it. */
@@ -1532,11 +1533,12 @@ typedef struct mli_cuda_attachment {
     int state;           /* MLI_CUDA_EMPTY, _CHANGING or _TAKEN */
     memlord *lord;       /* the ledger, or the last ledger of an empty seat */
     mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0 if the
-                            ledger is not attached; a release store, after `flags` */
+                            ledger is not attached; stored with release after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
     mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
-    memlord_retry retry; /* the host's policy, if has_retry is 1; used under the lock */
-    int has_retry;       /* used under the lock */
+    memlord_retry retry; /* the host's retry policy, if has_retry is 1; used under
+                            mli_cuda_process_lock */
+    int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
     int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat reads
                      this */
     /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
@@ -1556,7 +1558,7 @@ typedef struct mli_cuda_attachment {
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_process_lock)
 typedef struct mli_cuda_process_state {
     mli_cuda_attachment seats[MEMLORD_CUDA_MAX_LEDGERS];
-    mli_cuda_u64 taken; /* the number of attached ledgers; changed under the lock */
+    mli_cuda_u64 taken; /* the number of attached ledgers; changed under mli_cuda_process_lock */
 } mli_cuda_process_state;
 MLI_CUDA_VARIABLE(mli_cuda_process_state mli_cuda_process)
 
@@ -1650,8 +1652,8 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
                                                  const memlord_cuda_pool *pool);
 
 /* Sets the ledger's reserved bytes of a device. Does nothing until a pool of CUDA has held a byte,
-   because a host with a pool of its own reports that pool itself. Requires: the thread is inside
-   the device. */
+   because a host with a pool of its own reports that pool itself. Requires: this thread has entered
+   the device with mli_cuda_enter_device. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                            memlord *lord, int device);
 
@@ -1665,8 +1667,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device,
    fill and empty its pools call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
-/* The ledger's capacity source for cuda devices. `user` is the seat. Returns 0, or -1 if nothing is
-   known. */
+/* The ledger's capacity source for cuda devices. `user` is the ledger's mli_cuda_attachment.
+   Returns 0, or -1 if nothing is known. */
 MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out);
 
 /* ----------------------------------------------------------------------- src/cuda/capacity.c -- */
@@ -1701,8 +1703,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device,
         !mli_cuda_load(&probe->pooled[device.index]))
         return;
     if (delta < 0) (void)memlord_stats_get(lord, device, &s);
-    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* adds nothing that would take the
-                                                                    sum below 0 */
+    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* never takes the reserved bytes
+                                                                    below 0 */
         (void)memlord_pool_add(lord, device, delta);
 }
 
@@ -1710,7 +1712,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     int i, mode;
-    if (!probe) return; /* returns, because the next line would load the driver */
+    if (!probe) return; /* a ledger that is not attached must not load the driver */
     d = mli_cuda_driver_get();
     if (!d || !d->any_integrated) return;
     if (!now && mli_cuda_add(&probe->calls, 1) % 64) return;
@@ -1721,8 +1723,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     }
 }
 
-/* Gives an integrated GPU the capacity of the cpu, if the ledger could not make them share it. The
-   driver's own figure of free bytes leaves out the page cache. */
+/* Gives an integrated GPU the capacity of the cpu, if the ledger has refused to make the two share
+   it. The driver's own figure of free bytes leaves out the page cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -1733,10 +1735,10 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     return 0;
 }
 
-/* Returns the bytes of this process's context on device i. They are computed once, when a sample
-   first finds the context: what the process holds then, less what is in the ledger. If NVML does
-   not name the process, the function takes the growth of the used bytes for what the process
-   holds. */
+/* Returns the bytes of this process's context on device i. The function computes them once, when a
+   sample first finds the context: the bytes that the process holds then, less those in the ledger.
+   If NVML does not name the process, the growth of the device's used bytes stands for what the
+   process holds. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -1790,7 +1792,7 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
         out->total = total;
         out->used = total - unused;
     } else if (!no_nvml && mli_cuda_nvml_query(i, &out->total, &out->used)) {
-        /* both figures are NVML's, because NVML counts another total than the driver */
+        /* `total` and `used` are both NVML's here, because the driver counts another total */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;
@@ -1805,7 +1807,7 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
 
 /* ------------------------------------------------------------------------- src/cuda/events.h -- */
 
-/* Owns the events kept for reuse, their contexts, and the memory of small records. May use
+/* Owns the events that are kept for reuse, their contexts, and the memory of small records. May use
    cuda/driver. Locks: mli_cuda_streams_lock, which cuda/streams takes, too. No thread holds it
    while it calls the driver or the ledger. */
 
@@ -2022,9 +2024,10 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
 
 /* Each free that waits for a stream gets a position, a number that rises by one on that stream. An
    event that is recorded on the stream stands for all positions given before: when the event is
-   done, all of them are. So a stream needs no list of its frees. One event serves all frees that a
-   capture has held back, and one event serves all uses of a stream that ends. A stream stays known
-   for a while after its last fence, because finding it anew takes more calls of the driver. */
+   done, all these frees are. So a stream needs no list of its frees. One event serves all frees
+   that a capture has held back, and one event serves all uses of a stream that ends. A stream stays
+   known for a while after its last fence, because finding it anew takes more calls of the
+   driver. */
 
 /* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
@@ -2054,52 +2057,57 @@ typedef struct mli_cuda_stream {
     unsigned users;            /* how many fences and scopes are on the stream, and how many calls
                                   work with it */
     unsigned inside;           /* how many threads call the driver for the stream */
-    unsigned unplaced;         /* how many fences have no position, because their blocks are live */
-    uint64_t given;            /* the last position given */
+    unsigned unplaced;         /* how many fences have no position yet, because their blocks are
+                                  live */
+    uint64_t given;            /* the position of the latest free (positions count a stream's
+                                  frees) */
     uint64_t recorded;         /* the last position that an event stands for */
     uint64_t done;             /* the last position known to be done */
     uint64_t failed;           /* the last position whose event has failed */
     uint64_t refused;          /* positions up to this one that have no event will never get one */
     uint64_t apart;            /* the least distance between two marks, in positions */
-    uint64_t pass;             /* the last call of mli_cuda_streams_record that took the stream */
+    uint64_t pass;             /* the number of the last call of mli_cuda_streams_record that took
+                                  the stream */
     unsigned char listed;      /* 1: the stream is in its bucket; 0: its context is gone */
     unsigned char state;       /* MLI_CUDA_OPEN, _ENDS or _CLOSED */
-    unsigned char asking;      /* 1: a thread asks the stream's events; no other thread asks them,
-                                  and no mark is replaced */
-    unsigned char answered;    /* 1: the first question of a fence is answered "not yet" without a
-                                  call of the driver */
+    unsigned char asking;      /* 1: a thread asks the driver for the stream's events, so no other
+                                  thread asks or replaces them */
+    unsigned char answered;    /* 1: the ledger's first question whether a fence is done gets "not
+                                  yet" without a call of the driver */
     int n;                              /* the number of marks */
     mli_cuda_mark mark[MLI_CUDA_MARKS]; /* the events not known to be done, in their order */
 } mli_cuda_stream;
 
-/* What a memlord_fence of the layer points to. */
+/* What the `user` of the layer's memlord_fence points to. */
 typedef struct mli_cuda_fence {
     mli_cuda_stream *stream;
-    uint64_t position; /* the position that the fence waits for; 0 if it has none yet */
-    int asked;         /* 1: the ledger has asked the fence before */
+    uint64_t position; /* the number of the free that the fence waits for, on its stream; 0 if there
+                          is none yet */
+    int asked;         /* 1: the ledger has asked before whether the fence is done */
 } mli_cuda_fence;
 
-/* 1: this thread waits until an event is done, where it would otherwise only ask. */
+/* 1: where this thread would only ask whether an event is done, it waits for the event. */
 MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
 /* Returns 1 for a default stream, which has the handle 0, 1 or 2. Every context has a legacy
    default stream, and every thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* Returns the handle. Returns cudaStreamPerThread for 0, if the file is compiled so that 0 means
-   that. */
+/* Returns the handle, or cudaStreamPerThread for 0 if the file is compiled so that 0 means that
+   stream. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
 /* Returns the stream of a handle, and makes this call a user of it. Returns NULL if there is no
    memory. `device` is the device of the block. *here is 1 for a default stream of the context that
    is current. On a thread that never called the runtime no context is current. */
 MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
-/* Makes this call no longer a user of the stream. */
+/* Ends what mli_cuda_stream_find began: this call is no longer a user of the stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
-/* Records an event for the positions that have none. Returns 1 if they have an event now. Returns 0
-   if that cannot be done now, for example because the stream is captured. Returns -1 if the
-   positions never get an event. `here` is what mli_cuda_stream_find said on this thread, or 0. */
+/* Records an event for the frees on the stream that no event stands for. Returns 1 if they have an
+   event now. Returns 0 if none can be recorded now, for example because the stream is captured.
+   Returns -1 if they never get an event. `here` is what mli_cuda_stream_find said on this thread,
+   or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
 /* Calls mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
@@ -2116,23 +2124,25 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const voi
    now. */
 MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int here);
 
-/* Makes a fence on a stream. Returns NULL if there is no memory. A `placed` fence gets a position
-   now, any other fence when the ledger first asks it. */
+/* Makes a fence on a stream. Returns NULL if there is no memory. A `placed` fence waits for the
+   work that the stream has now. Any other fence waits for the work that the stream has when the
+   ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* memlord_fence.done. Returns 1 for done, 0 for not yet, -1 for failed. */
+/* The `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
-/* memlord_fence.drop. */
+/* The `drop` of a memlord_fence. Frees the fence. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
-/* Sets `answered` of a stream. */
+/* Sets the field `answered` of a stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered);
 
-/* Forgets the streams without a user. Their events are kept for reuse. */
+/* Forgets the streams that no fence, scope or call uses. Keeps their events for reuse. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void);
 
 /* ------------------------------------------------------------------------ src/cuda/streams.c -- */
 
 enum { MLI_CUDA_BUCKETS = 256, MLI_CUDA_IDLE = 64 };
-#define MLI_CUDA_HASHED (1ull << 63) /* a bit of the ids that are not the driver's */
+#define MLI_CUDA_HASHED (1ull << 63) /* this bit marks an id that is a hash instead of the driver's
+                                        id */
 
 MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
@@ -2162,8 +2172,7 @@ static void mli_cuda_streams_yield(void) {
     mli_cuda_lock_take(&mli_cuda_streams_lock);
 }
 
-/* -- the streams that are known; the functions here require that mli_cuda_streams_lock is held
-   -- */
+/* -- the known streams; all functions here require mli_cuda_streams_lock -- */
 
 static mli_cuda_stream **mli_cuda_bucket(cudaStream_t handle) {
     uint64_t hash = (uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u;
@@ -2182,7 +2191,7 @@ static void mli_cuda_stream_use(mli_cuda_stream *s) {
     if (!s->users++) mli_cuda_streams.idle--;
 }
 
-/* Takes the first n marks off the stream, and keeps their events for reuse. */
+/* Removes the stream's n oldest recorded events, and keeps them for reuse. */
 static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     int i;
     for (i = 0; i < n; i++) mli_cuda_event_keep(s->context, 0, s->mark[i].event);
@@ -2190,7 +2199,7 @@ static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     memmove(s->mark, s->mark + n, (size_t)s->n * sizeof *s->mark);
 }
 
-/* Requires: the stream has no user. */
+/* Forgets a stream. Requires: the stream has no user. */
 static void mli_cuda_stream_free(mli_cuda_stream *s) {
     mli_cuda_streams.idle--;
     mli_cuda_stream_unlist(s);
@@ -2215,8 +2224,9 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Ends a stream that the driver no longer has. The positions without an event have failed. If the
-   stream's context is gone, too, its events are gone, and their positions have failed as well. */
+/* Ends a stream that the driver no longer has. The frees on it that no event stands for have
+   failed. If the stream's context is gone, too, so are the events, and all frees on the stream have
+   failed. */
 static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     int i;
     if (with_context) mli_cuda_stream_unlist(s);
@@ -2246,9 +2256,9 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
     s->context = context;
 }
 
-/* Returns the open stream with this handle and id, and adds a user. If there is none, returns NULL
-   or, if `add` is 1, makes the stream. If an open stream has the handle but got another id from the
-   driver, that stream was destroyed, so it ends here. */
+/* Returns the open stream with this handle and id, and adds a user. If there is none, makes the
+   stream if `add` is 1, else returns NULL. If the driver has another id for a handle than an open
+   stream has, that stream was destroyed, so it ends here. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
@@ -2344,7 +2354,8 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
         if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid retaining a context */
         if (r) return r;
         r = d->primary_retain(&home.context, d->handle[s->device]);
-        /* the release does not end the context, which was active, so that others hold it */
+        /* this release does not end the context, because the context was active before, so others
+           hold it */
         if (!r) (void)d->primary_release(d->handle[s->device]);
         (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
@@ -2404,18 +2415,17 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     }
     if (!r) r = mli_cuda_event_put(d, handle, context, timed, event);
     if (r == MLI_CUDA_NO_CONTEXT && context && !pushed && d->context_push(context) == 0) {
-        pushed = 1; /* a stream knows its context, but a driver may want the context to be current,
-                       too */
+        pushed = 1; /* the driver may want the stream's context to be current */
         r = mli_cuda_event_put(d, handle, context, timed, event);
     }
     if (pushed) (void)d->context_pop(&current);
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Adds a mark: a recorded event that stands for all positions up to `position`. When all marks are
-   in use, gives up every second mark, so that its positions wait for the next mark. The least
-   distance between two marks then doubles. Returns 1 or 0, as mli_cuda_stream_record does.
-   Requires: the caller holds mli_cuda_streams_lock. */
+/* Adds a mark, which is a recorded event that stands for all frees up to `position`. When all marks
+   are in use, gives up every second mark, whose frees then wait for the next mark. The least
+   distance between two marks doubles. Returns 1 or 0, as mli_cuda_stream_record does. Requires: the
+   caller holds mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -2440,9 +2450,9 @@ static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t
     return 1;
 }
 
-/* Takes an event and records it. Drops the lock meanwhile, so that no thread waits while another
-   one records. Returns 1, 0 or -1, as mli_cuda_stream_record does. Unless that is 1, *event is
-   NULL. Requires: the caller holds mli_cuda_streams_lock. */
+/* Takes an event and records it. Drops the lock while the driver records, so that no other thread
+   waits. Returns 1, 0 or -1, as mli_cuda_stream_record does. *event is NULL unless the result is 1.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda_event **event) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     void *context = s->context ? s->context->handle : NULL;
@@ -2460,7 +2470,7 @@ static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda
 }
 
 /* Does what mli_cuda_stream_record does. `last` is 1 for the thread that ends the stream, which may
-   record though the stream is closed. */
+   record an event though the stream is closed. */
 static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
     mli_cuda_event *event;
     uint64_t position;
@@ -2488,9 +2498,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
     return event;
 }
 
-/* Stores up to `most` streams that have positions without an event in `out`, and adds a user to
-   each. Returns how many they are. Leaves out a stream that this pass has taken before. Requires:
-   the caller holds mli_cuda_streams_lock. */
+/* Stores up to `most` streams that need an event in `out`, adds a user to each, and returns their
+   number. Leaves out a stream that has been taken with this `pass` before. Requires: the caller
+   holds mli_cuda_streams_lock. */
 static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
                                  int most) {
     const uint64_t self = mli_cuda_thread_id();
@@ -2527,10 +2537,10 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 
 /* -- asking -- */
 
-/* Finds how many marks are done, and stores the number in *done. Asks the first mark, and the
-   others by halves. If `waits` is a position, waits instead for the mark that stands for it. If the
-   wait fails, asks all the same, because the error may be that of an earlier mark. Returns the
-   driver's error for mark[*done], or 0 if no mark has an error. */
+/* Stores in *done how many of a stream's n recorded events (marks) are done. Asks the first mark,
+   and the others by halves. If `waits` is a position, waits instead for the mark that stands for
+   it. If the wait fails, asks all the same, because the error may be that of an earlier mark.
+   Returns the driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -2554,9 +2564,9 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
     return refused;
 }
 
-/* Notes the answer of mli_cuda_marks_ask in the stream. The positions of an event that failed have
-   failed. If an event came into a capture, all positions that are not done get a new event.
-   Requires: the caller holds mli_cuda_streams_lock. */
+/* Stores in the stream what mli_cuda_marks_ask found. The frees that a failed event stands for have
+   failed. If an event came into a capture, all frees that are not done get a new event. Requires:
+   the caller holds mli_cuda_streams_lock. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
     if (!s->n) return; /* another thread has found meanwhile that the context is gone */
@@ -2572,9 +2582,9 @@ static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     }
 }
 
-/* Asks the driver how far a stream has come. If `waits` is not 0, waits until the stream has
-   reached that position. One thread asks at a time, and the others use what it has learned. `last`
-   is 1 for the thread that ends the stream, which may ask though the stream is closed. */
+/* Asks the driver how far a stream has come. If `waits` is not 0, waits until the free with this
+   position is done. One thread asks at a time, and the others use what it has learned. `last` is 1
+   for the thread that ends the stream, which may ask though the stream is closed. */
 static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_mark mark[MLI_CUDA_MARKS];
@@ -2604,8 +2614,9 @@ static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
 /* -- the end of a stream -- */
 
 /* Ends a stream, and records an event if a fence needs one. `open` is 1 if the stream had not ended
-   before. If `waits` is 1, waits for the stream's events. What is not done then has failed, because
-   the context goes. Requires: the caller has closed the stream, and is a user of it. */
+   before. If `waits` is 1, waits for the stream's events. A free that is not done then has failed,
+   because the context is about to go. Requires: the caller has closed the stream, and is a user of
+   it. */
 static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     uint64_t last;
     int needed;
@@ -2699,8 +2710,8 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* What is known of a fence. RECORD and ASK mean that nothing is known until an event is recorded,
-   or is asked. */
+/* What is known of a fence. RECORD means that an event must be recorded first, and ASK that the
+   driver must be asked. */
 enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
 
 /* Returns what is known of a fence. If the driver would have to be called, returns NOT_YET unless
@@ -2716,9 +2727,9 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
 }
 
-/* The first question gives the fence of a use its position, because the block of the fence is freed
-   now. If the first question records an event, it does not ask that event, which is rarely done at
-   once. */
+/* The ledger first asks a fence when its block is freed, so a fence without a position gets one
+   then. If this first question records an event, it does not ask for that event, which is rarely
+   done at once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;
@@ -2760,8 +2771,8 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
 
-/* The ledger's collection callback for cuda devices. `user` is the seat. Trims the pools and graphs
-   of the event's device. */
+/* The ledger's collection callback for cuda devices. `user` is the ledger's mli_cuda_attachment.
+   Trims the pools and graphs of the event's device. */
 
 MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
                                                     const memlord_gc_event *event);
@@ -2802,7 +2813,7 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 /* Trims the pools and graphs of a device. A trim for a band leaves the pools what they may soon
    need again: the bytes used now, those pending, and those freed since the last collection, but no
    more than were ever used at once. The reclaimed bytes include those that the pools give back by
-   themselves during a wait for pending frees. Requires: the thread is inside the device. */
+   themselves during a wait for pending frees. Requires: this thread has entered the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -3103,8 +3114,9 @@ typedef struct mli_cuda_ending {
 MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                           mli_cuda_ending *end, const memlord_site *site);
 
-/* Ends the free, given the answer of the real one, and returns that answer. Lowers the device's
-   reserved bytes before the block's bytes are credited, so that they never count as cached. */
+/* Ends a free whose real free has returned `answer`, and returns `answer`. Lowers the device's
+   reserved bytes before it credits the block's bytes, so that these never count as cached (reserved
+   but not allocated). */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 
@@ -3430,7 +3442,7 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
     mli_cuda_share(probe, d, 0);
 }
 
-/* Gives the seat's callbacks to its ledger, as its flags say. */
+/* Registers the callbacks that the seat's flags ask for with the seat's ledger. */
 static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags), total, used;
     memlord_result r = MEMLORD_OK;
@@ -3587,7 +3599,7 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* a later question may come from another thread, which has no name for a per-thread stream */
+    /* another thread, which cannot name this thread's per-thread stream, may ask the fence later */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -3699,35 +3711,36 @@ MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *na
 
 /* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
 
-/* Has the records of physical memory and its mappings. The key of such a storage is the driver's
-   handle. It has a reference for each handle and for each mapping, and a part for each mapped
-   range. The shape of the part lists the addresses of the range. The driver says which handle an
-   address belongs to. Owns no state. Locks: none. */
+/* Records physical memory and its mappings in the ledger. The key of a block of physical memory is
+   the driver's handle. The block has a reference for each handle and for each mapping, and a part
+   for each mapped range. The shape of the part lists the addresses of the range. The driver says
+   which handle an address belongs to. Owns no state. Locks: none. */
 
-/* The name of physical memory in its description. */
+/* The name that a block of physical memory has in its description. */
 MLI_CUDA_TABLE(const char mli_cuda_physical[])
 
 typedef struct mli_cuda_mapping {
     unsigned long long handle;
-    memlord_device device;  /* the device of the storage */
+    memlord_device device;  /* the device of the physical memory */
     uint64_t address;
-    uint64_t offset, bytes; /* the range of the storage; 0 bytes if the mapping is not in the
-                               ledger */
+    uint64_t offset, bytes; /* the mapped range of the physical memory; 0 bytes if the mapping is
+                               not in the ledger */
     memlord_meta meta;      /* the description of the mapping's part, with up to 8 addresses as the
                                shape */
 } mli_cuda_mapping;
 
-/* Records a mapping that was made. Does nothing if the ledger does not have the handle. */
+/* Records a mapping in the ledger. Does nothing if the ledger does not have the handle. */
 MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
                                            const memlord_site *site);
 
-/* Finds the mapping that begins at an address. Keeps its handle until mli_cuda_mapping_end, so that
-   no other memory gets the handle before the ledger is right. Returns 0 if nothing is mapped at the
-   address. A mapping that is not in the ledger has 0 bytes, and must not be ended. */
+/* Finds the mapping that begins at an address. Retains its handle until mli_cuda_mapping_end, so
+   that no other memory gets the handle before the ledger is right. Returns 0 if nothing is mapped
+   at the address. A mapping that is not in the ledger has 0 bytes, and must not be ended. */
 MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
                                             uint64_t address, mli_cuda_mapping *m);
 
-/* Removes a mapping from the ledger if `gone` is 1, and gives its handle back. */
+/* Removes a mapping from the ledger if `gone` is 1, and releases the handle that
+   mli_cuda_mapping_begin has retained. */
 MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d,
                                            mli_cuda_mapping *m, int gone, const memlord_site *site);
 
@@ -3736,8 +3749,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* A memlord_part_fn. Stops at the part that has the mapping's address or, if m->bytes is not 0, at
-   the part that is exactly the mapping's range. Copies the part into the mapping. */
+/* A memlord_part_fn. Looks for the part that has the mapping's address or, if m->bytes is not 0,
+   the part that is exactly the mapping's range. Copies the part into the mapping, and stops. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
     int k, found = part->offset == m->offset && part->bytes == m->bytes;
@@ -3905,7 +3918,7 @@ static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, c
     if (!redirected && !(*missing)++) *name = real;
 }
 
-/* The two addresses are in volatile pointers, because a compiler takes two names for two
+/* The two addresses are in volatile pointers, because a compiler assumes that two names are two
    functions. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
@@ -4013,8 +4026,8 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
-/* Notes what is done after a wait for a stream, or for everything if `stream` is NULL. Returns
-   `answer`. */
+/* Retires the frees, and reads the times of scopes, that are done after a wait for a stream, or for
+   everything if `stream` is NULL. Returns `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));

@@ -1,11 +1,12 @@
 #!/bin/sh
 # tests/fleet.sh: what memlord_export_start writes, read by a real node_exporter and a real Prometheus:
-# the numbers are those of the processes, the alerts see a process that is gone. Speaks TAP. `make
-# test-fleet` and `make test-all`. What is missing is named, and its tests are skipped
-# (`make deps-fleet`).
+# the numbers are those of the processes, each query of the dashboard has series, the alerts see a
+# process that is gone. Speaks TAP. `make test-fleet` and `make test-all`. What is missing is named,
+# and its tests are skipped (`make deps-fleet`).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
+make build/llama build/worker >&2 || exit 1
 rules=examples/fleet/rules.yml
 missing=
 for program in prometheus promtool python3; do
@@ -23,9 +24,35 @@ runs=$(sed -n 's/^memlord_gc_runs_total{device="mapped",rank="7"} //p' $file.pro
 said="runs $runs
 $(grep -o "\"device\":\"mapped\".*\"gc_runs\":$runs," $file.json | head -n 1 | cut -c1-20)"
 matches 'fleet: the last file that llama exports has the numbers of its report' '^runs [1-9]' mapped
+
+swept=build/fleet-tests/swept
+rm -rf $swept && mkdir -p $swept
+build/worker rank=dead $swept/dead.prom &
+dead=$!
+build/worker rank=alive $swept/alive.prom &
+alive=$!
+for try in $(seq 300); do
+    grep -qs memlord_info $swept/dead.prom && grep -qs memlord_info $swept/alive.prom && break
+    sleep 0.01
+done
+kill -KILL $dead
+{ wait $dead; } 2>/dev/null
+sed 's/host="[^"]*"/host="elsewhere"/' $swept/dead.prom >$swept/elsewhere.prom
+sed '/^memlord_info/d' $swept/dead.prom >$swept/unknown.prom
+for file in .memlord-$dead-3.tmp .memlord-$dead.tmp .memlord-x-1.tmp .memlord-$$-3.tmp other.tmp; do : >"$swept/$file"; done
+said=$(sh examples/fleet/sweep.sh $swept)
+said="status $?
+$said"
+kill $alive
+{ wait $alive; } 2>/dev/null
+rm -f $swept/.memlord-$alive-*.tmp # the test itself may have interrupted it while it wrote
+said=$( (echo "$said"; ls -A $swept) | sed "s/$dead/DEAD/g; s/-$$-/-SHELL-/" | LC_ALL=C sort | tr '\n' ' ')
+matches 'fleet: what a killed process has left is swept, and nothing of a process that runs, or of others' \
+    "^\.memlord-DEAD\.tmp \.memlord-SHELL-3\.tmp \.memlord-x-1\.tmp alive\.prom \
+$swept/\.memlord-DEAD-3\.tmp $swept/dead\.prom elsewhere\.prom other\.tmp status 0 unknown\.prom \$"
 if [ -n "$missing" ]; then
-    for name in 'rules' 'tests of rules' 'configuration' 'numbers' 'end' 'metrics' 'same labels' 'other labels' \
-        'another number' 'a killed process' 'what is left'; do skip "fleet: $name" "no$missing"; done
+    for name in 'rules' 'tests of rules' 'configuration' 'numbers' 'alerts' 'end' 'metrics' 'same labels' 'other labels' \
+        'dashboard' 'another number' 'a killed process' 'what is left'; do skip "fleet: $name" "no$missing"; done
     plan
     exit
 fi
@@ -44,6 +71,10 @@ verdict $? 'fleet: promtool accepts the configuration'
 said=$(sh examples/fleet/demo.sh 2>&1)
 matches 'fleet: the numbers of Prometheus are those of the reports of three processes' \
     '^All numbers are those of the reports' 'mapped +[1-9]' 'rank 2 +[1-9]' '!differ'
+matches 'fleet: the demo shows a worker that grows, the alert on it, that on its death, and the removal of its file' \
+    '^ +0 s .* leak +[0-9.]+ MiB #' 'ALERT MemlordGrowthWithoutEnd: live bytes on cpu .*rank leak' \
+    'ALERT MemlordExportStale: .*rank leak' 'with the dead process; .* (1\.9|2\.0) MiB, without it' \
+    '^removed build/fleet/textfiles/leak.prom$'
 
 rm -rf build/fleet
 setsid sh examples/fleet/demo.sh >build/fleet-tests/ended.out 2>&1 &
@@ -91,6 +122,14 @@ sleep 1 # Prometheus may have asked between the two
 scrape
 matches 'fleet: files with other ranks are none' '^0 new error' 'node_textfile_scrape_error 0' \
     'memlord_live_bytes{device="cpu",rank="0"}' 'memlord_live_bytes{device="cpu",rank="1"}'
+
+rm "$fleet"/textfiles/*.prom
+began=$(date +%s)
+export_as a rank=0 -n 128 -g 4
+sleep 1 # until the rules have its last numbers
+said=$(python3 tests/dashboard.py "$prometheus" "$began" "$(date +%s)" 2>&1)
+matches 'fleet: each query and each variable of the dashboard finds what a process exports' \
+    '^ variable device: cpu mapped' '^Each query has series' '!^fault'
 
 rm "$fleet"/textfiles/*.prom
 export_as one rank=one -n 16 -r "$fleet/one.json"

@@ -1,7 +1,8 @@
 # fleet=DIRECTORY; . examples/fleet/start.sh: starts node_exporter and Prometheus with the files beside
 # this one, each on a free port of loopback, and stops them, and all else in $started, when the shell
-# ends. All they write is under the directory; its folder textfiles is for *.prom. Sets $prometheus
-# and $exporter, their addresses. Ends the shell with 1, and says why, if one does not start.
+# ends. All they write is under the directory; its folder textfiles is for *.prom. `quick` is a sed
+# script that shortens the times of the rules, or unset. Sets $prometheus and $exporter, their
+# addresses. Ends the shell with 1, and says why, if one does not start.
 node_exporter=$(command -v prometheus-node-exporter || command -v node_exporter)
 [ -n "$node_exporter" ] && command -v prometheus >/dev/null || {
     echo 'no Prometheus, or no node_exporter: make deps-fleet' >&2
@@ -40,7 +41,7 @@ exporter=http://127.0.0.1:$1 prometheus=http://127.0.0.1:$2
 # Often, for the programs here end soon.
 sed "s/127.0.0.1:9100/127.0.0.1:$1/; s/_interval: 15s/_interval: 200ms/" \
     examples/fleet/prometheus.yml >"$fleet/prometheus.yml" &&
-    cp examples/fleet/rules.yml "$fleet" || exit 1
+    sed "${quick:-}" examples/fleet/rules.yml >"$fleet/rules.yml" || exit 1
 
 "$node_exporter" --web.listen-address="127.0.0.1:$1" --collector.disable-defaults --collector.textfile \
     --collector.textfile.directory="$fleet/textfiles" >"$fleet/node_exporter.log" 2>&1 &

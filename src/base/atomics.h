@@ -21,14 +21,14 @@ typedef struct mli_u32 { uint32_t v; } mli_u32;
 typedef struct MLI_ALIGNED8 mli_u64 { uint64_t v; } mli_u64;
 typedef struct mli_ptr { void *v; } mli_ptr;
 
-#if defined(__GNUC__) /* these two are the bodies of the loads and stores */
+#if defined(__GNUC__) /* the bodies of all loads and stores below */
 #define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
-   __dmb on ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A
-   seq_cst load follows an exchange in program order. The exchange is a full barrier here, so the
-   load needs no other. */
+   __dmb on ARM64. On x86 the processor keeps loads and stores in that order, so a barrier for the
+   compiler is enough. Each seq_cst load comes after an exchange by the same thread. With MSVC that
+   exchange is a full barrier, so the load needs no barrier of its own. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -49,7 +49,8 @@ static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
-#define MLI_U64_LOCKS 16 /* a lock guards each 64-bit word, as mli_u64_lock chooses it */
+#define MLI_U64_LOCKS 16 /* locks in place of 64-bit atomics; mli_u64_lock chooses one by the word's
+                            address */
 #endif
 
 #if defined(__GNUC__)
@@ -76,10 +77,10 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 #else
-/* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each
-   word. The locks of libatomic cannot be used, because if another thread holds one of them at a
-   fork, the child finds it locked for good. The exchange that takes a lock pairs with the release
-   store that drops it. */
+/* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486). The address of a
+   word chooses the lock that guards the word. The locks of libatomic cannot be used, because if
+   another thread holds one of them at a fork, the child finds it locked for good. The exchange that
+   takes a lock pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -169,37 +170,46 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
 MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
-/* Takes `by` off a shared word, down to 0. */
+/* Subtracts `by` from a shared word, and stops at 0. */
 MLI_PRIVATE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
 /* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
    this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
    these locks, it runs no function of the host except its clock. */
 enum {
-    MLI_RANK_PAGES,     /* one for the process: the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each invocation of a scope that threads share: its totals */
-    MLI_RANK_ROW,       /* one for each row (the counters of a device, site or tag): its published
-                           balance */
-    MLI_RANK_COUNT,     /* the counts of the record that threads without one of their own share */
-    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger's own memory */
-    MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks */
-    MLI_RANK_LOG,       /* the logger, and the number of calls in it */
-    MLI_RANK_ANOMALIES, /* the mistakes of the host that the ledger keeps */
-    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the largest holders of a device at its peak */
-    MLI_RANK_ACCOUNT,   /* one for each account: its bytes, and whether it is open */
-    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, tickets, bands */
-    MLI_RANK_CALLBACKS, /* collection callbacks and the threads that run them; capacity sources */
-    MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread that is in the context */
-    MLI_RANK_FENCES,    /* fences, their queues, and fences to drop */
-    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard of the map, and others wait for it.
-                           Inside it takes the locks of buckets, which have no rank */
-    MLI_RANK_SHARD,     /* one for each shard of the map: its state and its table. A thread takes
-                           several by rising address */
-    MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the index */
-    MLI_RANK_ORPHAN,    /* the record that threads without one of their own share */
-    MLI_RANK_REGISTRY,  /* ledgers and the owners of thread records; a fork takes the locks of all
-                           ledgers under it */
+    MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
+    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
+                           totals */
+    MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
+                           row's published balance */
+    MLI_RANK_COUNT,     /* guards the counters in the record that threads without a record of their
+                           own share */
+    MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
+    MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
+    MLI_RANK_LOG,       /* guards the logger, and the number of its calls that are in progress */
+    MLI_RANK_ANOMALIES, /* guards the list of the host's mistakes */
+    MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the largest holders of each device at
+                           its peak */
+    MLI_RANK_ACCOUNT,   /* one for each account; guards its bytes, and whether it is open */
+    MLI_RANK_PHYS,      /* one for each physical device; guards its sample, limit, tickets and
+                           bands */
+    MLI_RANK_CALLBACKS, /* guards collection callbacks, the threads that run them, and capacity
+                           sources */
+    MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page (memory that processes
+                            share) */
+    MLI_RANK_CONTEXT,   /* one for each context of a fibre; guards which thread is in the context */
+    MLI_RANK_FENCES,    /* guards fences, their queues, and the list of fences to drop */
+    MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard of the map, and other threads
+                           wait for it. Locks of buckets have no rank: the thread takes them while
+                           it is inside */
+    MLI_RANK_SHARD,     /* one for each shard of the map; guards its state and its table. A thread
+                           that takes several takes them by rising address */
+    MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
+                           and tags, and the index from addresses to rows and records */
+    MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
+                           their own */
+    MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a fork holds
+                           it while it takes the locks of all ledgers */
     MLI_RANKS
 };
 
@@ -221,9 +231,10 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes whether the thread is inside a shard of the map. Requires, for 1: the thread holds no lock
-   of an inner rank. It may be inside already. */
+   of an inner rank. The thread may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Returns 1 if the thread holds the lock. This function and those below are for MLI_REQUIRE. */
+/* Returns 1 if the thread holds the lock. This function and the next four check what other
+   functions require. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 /* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
@@ -245,10 +256,10 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a loop. *n counts the calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields
-   instead, the first MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding
-   alone is not enough, because a real-time thread that yields lets no thread of lower priority
-   run, and such a thread may hold the lock. */
+/* Waits a moment. A thread that waits for another calls it in a loop. *n counts the calls. Most
+   calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first MLI_SPIN_TURNS times, and
+   sleeps for 50 us to 1 ms from then on. Yielding alone is not enough, because a real-time thread
+   that yields lets no thread of lower priority run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);

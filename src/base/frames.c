@@ -20,7 +20,7 @@ static MLI_COLD void mli_stack_bounds_find(void) {
     pthread_attr_t attr;
     void *from;
     size_t size;
-    mli_self.stack_to = 1; /* 1 means not known, as no frame lies below it */
+    mli_self.stack_to = 1; /* 1 means that the bounds are not known; no frame lies below 1 */
     if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
     if (!mli_attr_stack(&attr, &from, &size)) {
         mli_self.stack_from = (uintptr_t)from;
@@ -35,9 +35,9 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* Begins with the frame of the call in progress, because MemLord's own code need not keep frame
-   pointers. A caller's frame lies above that of the function it called. The walk ends at a frame
-   that does not, so a cycle ends it, too. */
+/* The walk begins with the frame of the call in progress, because MemLord's own code need not keep
+   frame pointers. A caller's frame lies above that of the function it called. The walk ends at a
+   frame that does not lie above the one before. So a cycle of frames ends the walk, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();

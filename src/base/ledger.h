@@ -6,8 +6,9 @@
    the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
-   for which there is no record. A picked block is one that the sample of stacks has. A birth is a
-   mark, scope and stream together. The cold lock is mli_process.cold_lock. */
+   for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
+   scope and stream that a block began with, taken together. The cold lock is
+   mli_process.cold_lock. */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"
@@ -21,7 +22,7 @@
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* devices that are found without a probe: 16 types x 128 */
+#define MLI_DIRECT_DEVICES 2048 /* devices that an array finds without a search: 16 types x 128 */
 
 /* The kinds of rows. A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
@@ -84,19 +85,20 @@ typedef struct mli_helper {
     mli_job job;
 } mli_helper;
 
-/* A physical device. The devices cpu, pinned and mapped share one. */
+/* A physical device. The devices cpu, pinned and mapped share one, because all three use the host's
+   memory. */
 typedef struct mli_phys {
     mli_lock lock;         /* guards all members below but `sampling`, the three of the sampler, and
                               `poller`; also guards the bands of the devices that share this
                               physical device */
-    mli_u32 sampling;      /* 1: a thread asks the source */
-    void *sampler;         /* &mli_self of the thread that asks the source; under the callbacks
-                              lock */
+    mli_u32 sampling;      /* 1: a thread is asking the capacity source */
+    void *sampler;         /* &mli_self of the thread that is asking the capacity source; guarded by
+                              the callbacks lock */
     uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
-                                mli_frame_runs; under the callbacks lock */
-    uint64_t sampler_reader; /* the number of the source that the sampler asks: see
-                                capacity_reader_numbers; under the callbacks lock */
-    memlord_device device; /* the device that the source is asked about */
+                                mli_frame_runs; guarded by the callbacks lock */
+    uint64_t sampler_reader; /* the number of the source that the sampler's thread asks: see
+                                capacity_reader_numbers; guarded by the callbacks lock */
+    memlord_device device; /* the device whose capacity the source is asked for */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */
     uint64_t limit;        /* the limit in bytes; 0: none */
@@ -108,12 +110,14 @@ typedef struct mli_phys {
     int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
                               called after it */
     mli_u64 id;            /* a hash of the identity that the host set; 0: none */
-    uint64_t neighbours;   /* bytes that other ledgers of the pressure page held here when the page
-                              was last read */
-    int neighbour_failing; /* 1: another ledger of the page finds no memory here */
-    uint32_t neighbours_resting; /* how many other ledgers of the page rest here, which means that
-                                    they run no callbacks for a while */
-    uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
+    uint64_t neighbours;   /* bytes that other ledgers on the pressure page held on this device when
+                              the page was last read */
+    int neighbour_failing; /* 1: another ledger on the pressure page finds no memory on this
+                              device */
+    uint32_t neighbours_resting; /* how many other ledgers on the pressure page rest (run no
+                                    collection callbacks for a while) on this device */
+    uint64_t stalled;      /* the time of mli_now at which tasks were last seen to wait for the
+                              host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
@@ -126,7 +130,8 @@ typedef struct mli_spare_block {
     size_t wanted; /* bytes of the allocation that failed last */
 } mli_spare_block;
 
-/* Units of the ledger's own memory, whose grains have 128 bytes: see base/memory. */
+/* Units of the ledger's own memory, as powers of two. A grain has 128 bytes and a region 32 KiB:
+   see base/memory. */
 #define MLI_GRAIN_BITS 7
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
@@ -141,7 +146,8 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark, shifted to its place in a block */
+    mli_u64 mark;          /* the current mark, shifted to its place in a word of a block's
+                              record */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
@@ -155,15 +161,15 @@ struct mli_threads_state {
     mli_u32 next_id;   /* the id of the next thread record */
     mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
                           for */
-    uint32_t sweep_at; /* number of records at which a sweep looks for those whose thread has
-                          ended */
+    uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
+                          has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
     struct mli_thread *orphan; /* the record that threads without one of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    mli_u32 depth;     /* frames that are kept of a stack; 0: no stacks are taken now */
+    mli_u32 depth;     /* the most frames that are kept of a stack; 0: no stacks are taken now */
     mli_u64 bytes;     /* mean bytes from one picked alloc to the next; 1: every alloc is picked */
     mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
@@ -178,7 +184,7 @@ struct mli_stacks_state {
                                                    the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
-    mli_lock lock;                    /* held to set `tables`, and the frames of a row */
+    mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
 };
 struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
@@ -193,9 +199,9 @@ struct mli_counters_state {
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
-    mli_u64 look_due;             /* the time of mli_now from which on a publication asks the end of
-                                     its call to look for a due snapshot; 0: never */
-    mli_u64 looks;                /* how many publications there were without a batch, while
+    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
+                                     also looks for a due snapshot at its end; 0: no call looks */
+    mli_u64 looks;                /* how many times a counter was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
@@ -235,12 +241,13 @@ struct memlord {
     int debug;           /* the value of MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies,
                             too */
     memlord_clock clock;
-    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: stamps are times of the clock */
+    uint32_t stamps_are_ticks; /* 1: time stamps are mli_ticks; 0: time stamps are times of
+                                  `clock` */
     uint64_t started, started_stamp, started_wall;
-    /* Two functions that modules reach by pointer, because these modules may not include their
-       headers. end_slow is mli_call_end_slow, which ends a call that found an alert. start_pollers
-       is mli_pollers_start_missing, which starts the poller of a device, or with dev 0 all pollers
-       that are missing. */
+    /* Two functions of services/. The modules of calls/ and books/ call them by pointer, because
+       they may not include the headers of services/. end_slow is mli_call_end_slow, which ends a
+       call that found an alert. start_pollers is mli_pollers_start_missing, which starts the poller
+       of a device, or with dev 0 all pollers that are missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
@@ -279,11 +286,11 @@ typedef struct mli_life {
     /* Mends the state in a forked child. Requires: all locks are held, and no other thread
        exists. */
     void (*forked)(memlord *lord);
-    /* Sets the totals back as a new epoch begins. Requires: the cold lock; t is the thread's
-       record. */
+    /* Sets the module's totals back when memlord_reset begins a new epoch. Requires: the caller
+       holds the cold lock; t is the calling thread's record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees the memory of the state. The modules that come later in embed/lives do so before this
-       one. Requires: no other thread uses the ledger. */
+    /* Frees the memory of the state. The modules that come later in embed/lives free their memory
+       before this one does. Requires: no other thread uses the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -352,7 +359,7 @@ MLI_VARIABLE(mli_process_state mli_process)
 
 /* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* that a call with n storages began or ended */
+    uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
     uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
                                           address, and their bytes */
     uint64_t unknown;           /* frees of storages that the map does not have */
@@ -378,7 +385,8 @@ typedef struct mli_used {
 
 /* The state of the current thread. Only the thread itself reads and writes it. Other threads may
    compare its address, but must not follow it, because the system may free it before the last call
-   of the thread. That call then finds a new state of zeros. No ledger has the generation 0. */
+   of the thread. That call then finds a new state of zeros, which fits no ledger, because no ledger
+   has the generation 0. */
 typedef struct mli_self_state {
     uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
                             last */

@@ -4,18 +4,18 @@
 #include "base/ledger.h"
 
 struct mli_log_state {
-    mli_u32 level;      /* the highest level of message that has a receiver; 0: no message has
-                           one */
+    mli_u32 level;      /* the highest level of message that the logger receives; 0: there is no
+                           logger */
     mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
-    uint32_t turn;      /* 0 or 1; each change of the logger changes it */
+    uint32_t turn;      /* 0 or 1; it flips when the logger is replaced */
     uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
                            began */
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one write. The start of the line chooses its
-   colour. */
+/* The logger of MEMLORD_DEBUG. It writes a line with one system call. The start of the line chooses
+   its colour. */
 static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
@@ -138,7 +138,7 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps the calls of the logger that this thread is in. In the child no other thread exists. */
+/* Keeps only the logger calls that this thread is in, because the child has no other thread. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -179,7 +179,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    /* A thread in the old logger may wait for this thread. */
+    /* The other thread in this function may wait until this thread leaves the old logger. So this
+       thread does not wait for the other. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);

@@ -1,7 +1,7 @@
 /* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
-   formatted only if its level is on, and no lock is held while the logger runs. Lock: log, for the
-   logger and the number of calls in it. memlord_logger_set waits until no call is in the old
-   logger. */
+   formatted only if the logger receives its level, and no lock is held while the logger runs. Lock:
+   log, for the logger and the number of calls in it. memlord_logger_set waits until no call is in
+   the old logger. */
 #ifndef MLI_BASE_LOG_H
 #define MLI_BASE_LOG_H
 #include "api/api.h"
@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "base/ledger.h"
 
-/* Returns 1 if messages of this level have a receiver. */
+/* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
 /* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);

@@ -4,10 +4,10 @@
 
 /* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
-   from the allocator directly and go back to it. A free piece merges with free neighbours of any
-   size, because all shards of a ledger grow at about the same time, and the larger tables need the
-   room of the smaller ones. */
+   the last one. Regions are small, because a small region becomes free as a whole sooner than a
+   large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
+   merges with free neighbours of any size, because all shards of a ledger grow at about the same
+   time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
@@ -97,8 +97,8 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. *dirty is how many bytes from the start of the
-   run may not be 0: pages that were never in use are zero, and come last. */
+/* Returns a run of free pages of an extent, or NULL. Sets *dirty to how many bytes at the start of
+   the run may differ from 0. The pages behind them were never in use, so they are zero. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0, first;
@@ -206,8 +206,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the pointer that leads to the region of a piece, in the list of regions. It walks the
-   list. */
+/* Returns the link in the list of regions that points to the region of a piece. The function walks
+   the list. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -287,7 +287,7 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     p = mli_host_alloc(lord, size + overhead);
     if (!p || mli_is_os(&lord->memory.allocator)) return p;
     at = (void **)mli_align_to_grain((void **)p + 1);
-    at[-1] = p; /* for mli_own_free */
+    at[-1] = p; /* mli_own_free reads this pointer */
     return memset(at, 0, size);
 }
 

@@ -15,8 +15,8 @@
    functions that may call a malloc which the host has hooked. In between the thread is busy: its
    generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
    that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
-   the host, and the thread that holds that lock may call MemLord, too. So no call may keep state in
-   the orphan record over an allocation. */
+   the host, and the thread that holds that lock may call MemLord, too. So no call may rely on state
+   in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 

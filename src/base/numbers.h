@@ -1,5 +1,6 @@
-/* Has what a host without libm lacks: a logarithm, a square root, and what a sample stands for. It
-   also mixes the bits of random numbers. It owns no state, and may use os/. Locks: none. */
+/* Has the arithmetic that a host without libm lacks: a logarithm, a square root, and the number of
+   blocks that a sampled block stands for. It also has a hash of numbers. It owns no state, and may
+   use os/. Locks: none. */
 #ifndef MLI_BASE_NUMBERS_H
 #define MLI_BASE_NUMBERS_H
 #include "api/api.h"
@@ -10,9 +11,10 @@
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
 /* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
 MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
-/* Returns 1 / (1 - exp(-x)), for x > 0. */
+/* Returns 1 / (1 - exp(-x)), the number of blocks that a block stands for if it is sampled with the
+   probability 1 - exp(-x). Requires: x > 0. */
 MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
-/* Returns a number whose bits all depend on all of n. */
+/* Returns a hash of n: each bit of the result depends on all bits of n. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
 
 #endif

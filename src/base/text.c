@@ -69,8 +69,8 @@ MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v) {
     if (v < 0) mli_put_str(o, "-");
     mli_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
-/* Writes the address of a storage in full, with 8, 12 or 16 digits. With so few widths columns stay
-   straight. */
+/* Writes the address of a storage in full, with 8, 12 or 16 digits. Because there are only three
+   widths, columns of addresses stay straight. */
 static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_str(o, "0x");
     mli_put_digits(o, v, 16, v >> 48 ? 16 : v >> 32 ? 12 : 8);
@@ -270,7 +270,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_u64(o, (uint64_t)site->line);
 }
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
-    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
+    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     for (; *path; path++)
         if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);

@@ -26,7 +26,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns a text by its number. The texts stand one after the other, each with its 0. */
+/* Returns text `number`, counted from 0, of texts that lie one after the other, each ended by a
+   0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
@@ -46,7 +47,7 @@ MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v);
 /* Writes v in hexadecimal without leading zeros. */
 MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 
-/* Writes v / 10^digits with all decimals. */
+/* Writes v / 10^digits with `digits` decimals. */
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
 /* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
@@ -65,7 +66,7 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
-   Every format does so. Thus two different names never become equal. */
+   Every report format does so. Thus two different names stay different in a report. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
@@ -95,7 +96,7 @@ MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 #define MLI_PRINTF_LIKE(at) /* no check, because uintmax_t may be another type than uint64_t */
 #endif
 
-/* Returns a device as an argument for %i. */
+/* Packs a device into an int, as the argument of %i in a format string. */
 MLI_PRIVATE int mli_device_code(memlord_device d);
 /* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);

@@ -33,8 +33,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device,
         !mli_cuda_load(&probe->pooled[device.index]))
         return;
     if (delta < 0) (void)memlord_stats_get(lord, device, &s);
-    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* adds nothing that would take the
-                                                                    sum below 0 */
+    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* never takes the reserved bytes
+                                                                    below 0 */
         (void)memlord_pool_add(lord, device, delta);
 }
 
@@ -42,7 +42,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     int i, mode;
-    if (!probe) return; /* returns, because the next line would load the driver */
+    if (!probe) return; /* a ledger that is not attached must not load the driver */
     d = mli_cuda_driver_get();
     if (!d || !d->any_integrated) return;
     if (!now && mli_cuda_add(&probe->calls, 1) % 64) return;
@@ -53,8 +53,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     }
 }
 
-/* Gives an integrated GPU the capacity of the cpu, if the ledger could not make them share it. The
-   driver's own figure of free bytes leaves out the page cache. */
+/* Gives an integrated GPU the capacity of the cpu, if the ledger has refused to make the two share
+   it. The driver's own figure of free bytes leaves out the page cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -65,10 +65,10 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     return 0;
 }
 
-/* Returns the bytes of this process's context on device i. They are computed once, when a sample
-   first finds the context: what the process holds then, less what is in the ledger. If NVML does
-   not name the process, the function takes the growth of the used bytes for what the process
-   holds. */
+/* Returns the bytes of this process's context on device i. The function computes them once, when a
+   sample first finds the context: the bytes that the process holds then, less those in the ledger.
+   If NVML does not name the process, the growth of the device's used bytes stands for what the
+   process holds. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -122,7 +122,7 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
         out->total = total;
         out->used = total - unused;
     } else if (!no_nvml && mli_cuda_nvml_query(i, &out->total, &out->used)) {
-        /* both figures are NVML's, because NVML counts another total than the driver */
+        /* `total` and `used` are both NVML's here, because the driver counts another total */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;

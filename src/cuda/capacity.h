@@ -14,8 +14,8 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
                                                  const memlord_cuda_pool *pool);
 
 /* Sets the ledger's reserved bytes of a device. Does nothing until a pool of CUDA has held a byte,
-   because a host with a pool of its own reports that pool itself. Requires: the thread is inside
-   the device. */
+   because a host with a pool of its own reports that pool itself. Requires: this thread has entered
+   the device with mli_cuda_enter_device. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                            memlord *lord, int device);
 
@@ -29,8 +29,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device,
    fill and empty its pools call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
-/* The ledger's capacity source for cuda devices. `user` is the seat. Returns 0, or -1 if nothing is
-   known. */
+/* The ledger's capacity source for cuda devices. `user` is the ledger's mli_cuda_attachment.
+   Returns 0, or -1 if nothing is known. */
 MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out);
 
 #endif

@@ -11,8 +11,8 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
 
-/* The ledger's collection callback for cuda devices. `user` is the seat. Trims the pools and graphs
-   of the event's device. */
+/* The ledger's collection callback for cuda devices. `user` is the ledger's mli_cuda_attachment.
+   Trims the pools and graphs of the event's device. */
 
 MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
                                                     const memlord_gc_event *event);

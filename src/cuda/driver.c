@@ -44,8 +44,8 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
         mli_cuda_library_close(library);
         return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
     }
-    /* after cuInit the library stays loaded, even if cuInit fails, because it may have threads by
-       then */
+    /* the library stays loaded after cuInit, even if cuInit fails, because the library may have
+       started threads */
     if ((i = d->init(0)) != 0) return MLI_CUDA_WHY("cuInit answered %d", i);
     if ((i = d->device_count(&d->devices)) != 0)
         return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
@@ -148,7 +148,8 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
     memcpy(mli_cuda_loaded.why, over, sizeof over);
     mli_cuda_store_release(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
     for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++) {
-        /* relaxed, as in mli_cuda_enter_device; the number stays, so no thread enters any more */
+        /* relaxed, as in mli_cuda_enter_device; nothing subtracts this again, so no thread enters
+           the device any more */
         (void)mli_cuda_add(&mli_cuda_inside[i], MLI_CUDA_RESETTING);
         /* the acquire load pairs with the release in mli_cuda_exit_device */
         while (mli_cuda_load_acquire(&mli_cuda_inside[i]) % MLI_CUDA_RESETTING) mli_cuda_yield();

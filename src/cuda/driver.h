@@ -1,5 +1,5 @@
-/* Owns the table of the driver's functions, and which threads are inside which device. The
-   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda. Locks:
+/* Owns the table of the driver's functions, and the number of threads inside each device. The
+   driver's prototypes are written out here, so that a host needs neither cuda.h nor -lcuda. Locks:
    mli_cuda_loaded_lock, while the driver loads. */
 #ifndef MLI_CUDA_DRIVER_H
 #define MLI_CUDA_DRIVER_H
@@ -7,10 +7,10 @@
 #include "cuda/knobs.h"
 #include "cuda/system.h"
 
-/* The driver's functions. Each has the field in the table, the symbol, 1 if the layer needs the
-   function, and the parameters. The functions of virtual memory come from MLI_CUDA_VIRTUAL. A
-   CUdevice and an enum are an int here, and a CUcontext is a void *. Streams, events and pools have
-   the runtime's types. */
+/* The functions of the driver. Each row has the field in the table, the symbol, 1 if the layer
+   cannot do without the function, and the parameters. The functions of virtual memory come from
+   MLI_CUDA_VIRTUAL. A CUdevice and an enum are an int here, and a CUcontext is a void *. Streams,
+   events and pools have the runtime's types. */
 #define MLI_CUDA_AS_FUNCTION(real, ours, params, args) MLI_CUDA_X(ours, #real, 0, params)
 #define MLI_CUDA_FUNCTIONS(X)                                                                 \
     X(init, "cuInit", 1, (unsigned flags))                                                    \
@@ -80,14 +80,14 @@ typedef struct mli_cuda_driver {
     int known;   /* the number of devices in the arrays below */
     int handle[MEMLORD_CUDA_MAX_DEVICES];     /* the driver's handle of the device */
     int any_integrated;                       /* 1: some device is integrated */
-    int integrated[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the device has the cpu's memory */
+    int integrated[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the device uses the cpu's memory */
     int pools[MEMLORD_CUDA_MAX_DEVICES];      /* 1: the device has memory pools */
 } mli_cuda_driver;
 
 enum { MLI_CUDA_UNTRIED, MLI_CUDA_READY, MLI_CUDA_ABSENT };
 typedef struct mli_cuda_loaded_state {
-    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED, _READY or _ABSENT; a release store, after the table and
-                           `why` */
+    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED, _READY or _ABSENT; stored with release after the table
+                           and `why` are filled */
     mli_cuda_driver table;
     char why[128]; /* what memlord_cuda_why returns */
 } mli_cuda_loaded_state;
@@ -125,15 +125,15 @@ MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *cont
 MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode);
 
 /* For each device, the number of threads inside it, plus MLI_CUDA_RESETTING for each thread that
-   resets the device or ends the process. While there is such a thread no other enters, because a
-   reset destroys the context. */
+   resets the device or ends the process. While such a thread is there, no other thread enters the
+   device, because a reset destroys the context. */
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
 /* Enters an active device, until mli_cuda_leave_device: makes the device's primary context current
-   on this thread and relaxes the capture mode. Returns 1, or 0 if the thread is not inside. The
-   context is retained meanwhile. If another thread has just reset the device by an unwrapped
-   cudaDeviceReset, retaining makes a new context, and mli_cuda_leave_device ends it again. */
+   on this thread, retains it, and relaxes the capture mode. Returns 1, or 0 if the thread could not
+   enter. If another thread has just reset the device by an unwrapped cudaDeviceReset, retaining
+   makes a new context, and mli_cuda_leave_device ends it again. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode);

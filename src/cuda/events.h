@@ -1,4 +1,4 @@
-/* Owns the events kept for reuse, their contexts, and the memory of small records. May use
+/* Owns the events that are kept for reuse, their contexts, and the memory of small records. May use
    cuda/driver. Locks: mli_cuda_streams_lock, which cuda/streams takes, too. No thread holds it
    while it calls the driver or the ledger. */
 #ifndef MLI_CUDA_EVENTS_H

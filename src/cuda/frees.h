@@ -19,8 +19,9 @@ typedef struct mli_cuda_ending {
 MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                           mli_cuda_ending *end, const memlord_site *site);
 
-/* Ends the free, given the answer of the real one, and returns that answer. Lowers the device's
-   reserved bytes before the block's bytes are credited, so that they never count as cached. */
+/* Ends a free whose real free has returned `answer`, and returns `answer`. Lowers the device's
+   reserved bytes before it credits the block's bytes, so that these never count as cached (reserved
+   but not allocated). */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 

@@ -10,10 +10,10 @@
 #include "cuda/system.h"
 #include "cuda/driver.h"
 
-/* What the processes hold of a device. NVML takes locks of the driver to list them, so only one
-   sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
-   another number, so `others` would have it. After a list without this process `others` is empty,
-   and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
+/* The bytes that processes hold on a device. NVML takes locks of the driver to list them, so only
+   one sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
+   another process id, so the list would have it among the others. After a list without this process
+   `others` is empty, and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
 typedef struct mli_cuda_holders {
     unsigned samples; /* how many samples there were */
     unsigned misses;  /* how many lists in a row lacked this process, though it had a context */
@@ -26,7 +26,7 @@ MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_holders_lock)
    NULL. */
 
 MLI_CUDA_PRIVATE void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name);
-/* Takes a user off. The last one unloads NVML. */
+/* Removes a user of NVML. The last user unloads the library. */
 MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void);
 
 /* Asks for the total and used bytes of device i. Returns 1, or 0 if NVML does not know the device.
@@ -34,8 +34,8 @@ MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void);
    figure. */
 MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used);
 
-/* Returns what the processes hold of device i, as of the last list. `active` is 1 if this process
-   has a context there. */
+/* Returns the bytes that processes hold on device i, as of the last list. `active` is 1 if this
+   process has a context there. */
 MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active);
 
 #endif

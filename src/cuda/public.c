@@ -44,7 +44,7 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
     mli_cuda_share(probe, d, 0);
 }
 
-/* Gives the seat's callbacks to its ledger, as its flags say. */
+/* Registers the callbacks that the seat's flags ask for with the seat's ledger. */
 static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags), total, used;
     memlord_result r = MEMLORD_OK;
@@ -201,7 +201,7 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* a later question may come from another thread, which has no name for a per-thread stream */
+    /* another thread, which cannot name this thread's per-thread stream, may ask the fence later */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;

@@ -1,6 +1,6 @@
 /* Owns the seats. A seat has an attached ledger and its description. Seats are never freed, so a
-   callback may have a pointer to one. Locks: mli_cuda_process_lock. No thread holds it while it
-   calls the ledger. */
+   callback may keep a pointer to its seat. Locks: mli_cuda_process_lock. No thread holds it while
+   it calls the ledger. */
 #ifndef MLI_CUDA_SEATS_H
 #define MLI_CUDA_SEATS_H
 #include "cuda/api/api.h"
@@ -16,11 +16,12 @@ typedef struct mli_cuda_attachment {
     int state;           /* MLI_CUDA_EMPTY, _CHANGING or _TAKEN */
     memlord *lord;       /* the ledger, or the last ledger of an empty seat */
     mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0 if the
-                            ledger is not attached; a release store, after `flags` */
+                            ledger is not attached; stored with release after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
     mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
-    memlord_retry retry; /* the host's policy, if has_retry is 1; used under the lock */
-    int has_retry;       /* used under the lock */
+    memlord_retry retry; /* the host's retry policy, if has_retry is 1; used under
+                            mli_cuda_process_lock */
+    int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
     int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat reads
                      this */
     /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
@@ -40,7 +41,7 @@ typedef struct mli_cuda_attachment {
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_process_lock)
 typedef struct mli_cuda_process_state {
     mli_cuda_attachment seats[MEMLORD_CUDA_MAX_LEDGERS];
-    mli_cuda_u64 taken; /* the number of attached ledgers; changed under the lock */
+    mli_cuda_u64 taken; /* the number of attached ledgers; changed under mli_cuda_process_lock */
 } mli_cuda_process_state;
 MLI_CUDA_VARIABLE(mli_cuda_process_state mli_cuda_process)
 

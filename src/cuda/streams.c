@@ -2,7 +2,8 @@
 #include "cuda/driver.h"
 
 enum { MLI_CUDA_BUCKETS = 256, MLI_CUDA_IDLE = 64 };
-#define MLI_CUDA_HASHED (1ull << 63) /* a bit of the ids that are not the driver's */
+#define MLI_CUDA_HASHED (1ull << 63) /* this bit marks an id that is a hash instead of the driver's
+                                        id */
 
 MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
@@ -32,8 +33,7 @@ static void mli_cuda_streams_yield(void) {
     mli_cuda_lock_take(&mli_cuda_streams_lock);
 }
 
-/* -- the streams that are known; the functions here require that mli_cuda_streams_lock is held
-   -- */
+/* -- the known streams; all functions here require mli_cuda_streams_lock -- */
 
 static mli_cuda_stream **mli_cuda_bucket(cudaStream_t handle) {
     uint64_t hash = (uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u;
@@ -52,7 +52,7 @@ static void mli_cuda_stream_use(mli_cuda_stream *s) {
     if (!s->users++) mli_cuda_streams.idle--;
 }
 
-/* Takes the first n marks off the stream, and keeps their events for reuse. */
+/* Removes the stream's n oldest recorded events, and keeps them for reuse. */
 static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     int i;
     for (i = 0; i < n; i++) mli_cuda_event_keep(s->context, 0, s->mark[i].event);
@@ -60,7 +60,7 @@ static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     memmove(s->mark, s->mark + n, (size_t)s->n * sizeof *s->mark);
 }
 
-/* Requires: the stream has no user. */
+/* Forgets a stream. Requires: the stream has no user. */
 static void mli_cuda_stream_free(mli_cuda_stream *s) {
     mli_cuda_streams.idle--;
     mli_cuda_stream_unlist(s);
@@ -85,8 +85,9 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Ends a stream that the driver no longer has. The positions without an event have failed. If the
-   stream's context is gone, too, its events are gone, and their positions have failed as well. */
+/* Ends a stream that the driver no longer has. The frees on it that no event stands for have
+   failed. If the stream's context is gone, too, so are the events, and all frees on the stream have
+   failed. */
 static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     int i;
     if (with_context) mli_cuda_stream_unlist(s);
@@ -116,9 +117,9 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
     s->context = context;
 }
 
-/* Returns the open stream with this handle and id, and adds a user. If there is none, returns NULL
-   or, if `add` is 1, makes the stream. If an open stream has the handle but got another id from the
-   driver, that stream was destroyed, so it ends here. */
+/* Returns the open stream with this handle and id, and adds a user. If there is none, makes the
+   stream if `add` is 1, else returns NULL. If the driver has another id for a handle than an open
+   stream has, that stream was destroyed, so it ends here. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
@@ -214,7 +215,8 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
         if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid retaining a context */
         if (r) return r;
         r = d->primary_retain(&home.context, d->handle[s->device]);
-        /* the release does not end the context, which was active, so that others hold it */
+        /* this release does not end the context, because the context was active before, so others
+           hold it */
         if (!r) (void)d->primary_release(d->handle[s->device]);
         (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
@@ -274,18 +276,17 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     }
     if (!r) r = mli_cuda_event_put(d, handle, context, timed, event);
     if (r == MLI_CUDA_NO_CONTEXT && context && !pushed && d->context_push(context) == 0) {
-        pushed = 1; /* a stream knows its context, but a driver may want the context to be current,
-                       too */
+        pushed = 1; /* the driver may want the stream's context to be current */
         r = mli_cuda_event_put(d, handle, context, timed, event);
     }
     if (pushed) (void)d->context_pop(&current);
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Adds a mark: a recorded event that stands for all positions up to `position`. When all marks are
-   in use, gives up every second mark, so that its positions wait for the next mark. The least
-   distance between two marks then doubles. Returns 1 or 0, as mli_cuda_stream_record does.
-   Requires: the caller holds mli_cuda_streams_lock. */
+/* Adds a mark, which is a recorded event that stands for all frees up to `position`. When all marks
+   are in use, gives up every second mark, whose frees then wait for the next mark. The least
+   distance between two marks doubles. Returns 1 or 0, as mli_cuda_stream_record does. Requires: the
+   caller holds mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -310,9 +311,9 @@ static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t
     return 1;
 }
 
-/* Takes an event and records it. Drops the lock meanwhile, so that no thread waits while another
-   one records. Returns 1, 0 or -1, as mli_cuda_stream_record does. Unless that is 1, *event is
-   NULL. Requires: the caller holds mli_cuda_streams_lock. */
+/* Takes an event and records it. Drops the lock while the driver records, so that no other thread
+   waits. Returns 1, 0 or -1, as mli_cuda_stream_record does. *event is NULL unless the result is 1.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda_event **event) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     void *context = s->context ? s->context->handle : NULL;
@@ -330,7 +331,7 @@ static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda
 }
 
 /* Does what mli_cuda_stream_record does. `last` is 1 for the thread that ends the stream, which may
-   record though the stream is closed. */
+   record an event though the stream is closed. */
 static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
     mli_cuda_event *event;
     uint64_t position;
@@ -358,9 +359,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
     return event;
 }
 
-/* Stores up to `most` streams that have positions without an event in `out`, and adds a user to
-   each. Returns how many they are. Leaves out a stream that this pass has taken before. Requires:
-   the caller holds mli_cuda_streams_lock. */
+/* Stores up to `most` streams that need an event in `out`, adds a user to each, and returns their
+   number. Leaves out a stream that has been taken with this `pass` before. Requires: the caller
+   holds mli_cuda_streams_lock. */
 static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
                                  int most) {
     const uint64_t self = mli_cuda_thread_id();
@@ -397,10 +398,10 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 
 /* -- asking -- */
 
-/* Finds how many marks are done, and stores the number in *done. Asks the first mark, and the
-   others by halves. If `waits` is a position, waits instead for the mark that stands for it. If the
-   wait fails, asks all the same, because the error may be that of an earlier mark. Returns the
-   driver's error for mark[*done], or 0 if no mark has an error. */
+/* Stores in *done how many of a stream's n recorded events (marks) are done. Asks the first mark,
+   and the others by halves. If `waits` is a position, waits instead for the mark that stands for
+   it. If the wait fails, asks all the same, because the error may be that of an earlier mark.
+   Returns the driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -424,9 +425,9 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
     return refused;
 }
 
-/* Notes the answer of mli_cuda_marks_ask in the stream. The positions of an event that failed have
-   failed. If an event came into a capture, all positions that are not done get a new event.
-   Requires: the caller holds mli_cuda_streams_lock. */
+/* Stores in the stream what mli_cuda_marks_ask found. The frees that a failed event stands for have
+   failed. If an event came into a capture, all frees that are not done get a new event. Requires:
+   the caller holds mli_cuda_streams_lock. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
     if (!s->n) return; /* another thread has found meanwhile that the context is gone */
@@ -442,9 +443,9 @@ static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     }
 }
 
-/* Asks the driver how far a stream has come. If `waits` is not 0, waits until the stream has
-   reached that position. One thread asks at a time, and the others use what it has learned. `last`
-   is 1 for the thread that ends the stream, which may ask though the stream is closed. */
+/* Asks the driver how far a stream has come. If `waits` is not 0, waits until the free with this
+   position is done. One thread asks at a time, and the others use what it has learned. `last` is 1
+   for the thread that ends the stream, which may ask though the stream is closed. */
 static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_mark mark[MLI_CUDA_MARKS];
@@ -474,8 +475,9 @@ static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
 /* -- the end of a stream -- */
 
 /* Ends a stream, and records an event if a fence needs one. `open` is 1 if the stream had not ended
-   before. If `waits` is 1, waits for the stream's events. What is not done then has failed, because
-   the context goes. Requires: the caller has closed the stream, and is a user of it. */
+   before. If `waits` is 1, waits for the stream's events. A free that is not done then has failed,
+   because the context is about to go. Requires: the caller has closed the stream, and is a user of
+   it. */
 static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     uint64_t last;
     int needed;
@@ -569,8 +571,8 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* What is known of a fence. RECORD and ASK mean that nothing is known until an event is recorded,
-   or is asked. */
+/* What is known of a fence. RECORD means that an event must be recorded first, and ASK that the
+   driver must be asked. */
 enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
 
 /* Returns what is known of a fence. If the driver would have to be called, returns NOT_YET unless
@@ -586,9 +588,9 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
 }
 
-/* The first question gives the fence of a use its position, because the block of the fence is freed
-   now. If the first question records an event, it does not ask that event, which is rarely done at
-   once. */
+/* The ledger first asks a fence when its block is freed, so a fence without a position gets one
+   then. If this first question records an event, it does not ask for that event, which is rarely
+   done at once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;

@@ -10,9 +10,10 @@
 
 /* Each free that waits for a stream gets a position, a number that rises by one on that stream. An
    event that is recorded on the stream stands for all positions given before: when the event is
-   done, all of them are. So a stream needs no list of its frees. One event serves all frees that a
-   capture has held back, and one event serves all uses of a stream that ends. A stream stays known
-   for a while after its last fence, because finding it anew takes more calls of the driver. */
+   done, all these frees are. So a stream needs no list of its frees. One event serves all frees
+   that a capture has held back, and one event serves all uses of a stream that ends. A stream stays
+   known for a while after its last fence, because finding it anew takes more calls of the
+   driver. */
 
 /* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
@@ -42,52 +43,57 @@ typedef struct mli_cuda_stream {
     unsigned users;            /* how many fences and scopes are on the stream, and how many calls
                                   work with it */
     unsigned inside;           /* how many threads call the driver for the stream */
-    unsigned unplaced;         /* how many fences have no position, because their blocks are live */
-    uint64_t given;            /* the last position given */
+    unsigned unplaced;         /* how many fences have no position yet, because their blocks are
+                                  live */
+    uint64_t given;            /* the position of the latest free (positions count a stream's
+                                  frees) */
     uint64_t recorded;         /* the last position that an event stands for */
     uint64_t done;             /* the last position known to be done */
     uint64_t failed;           /* the last position whose event has failed */
     uint64_t refused;          /* positions up to this one that have no event will never get one */
     uint64_t apart;            /* the least distance between two marks, in positions */
-    uint64_t pass;             /* the last call of mli_cuda_streams_record that took the stream */
+    uint64_t pass;             /* the number of the last call of mli_cuda_streams_record that took
+                                  the stream */
     unsigned char listed;      /* 1: the stream is in its bucket; 0: its context is gone */
     unsigned char state;       /* MLI_CUDA_OPEN, _ENDS or _CLOSED */
-    unsigned char asking;      /* 1: a thread asks the stream's events; no other thread asks them,
-                                  and no mark is replaced */
-    unsigned char answered;    /* 1: the first question of a fence is answered "not yet" without a
-                                  call of the driver */
+    unsigned char asking;      /* 1: a thread asks the driver for the stream's events, so no other
+                                  thread asks or replaces them */
+    unsigned char answered;    /* 1: the ledger's first question whether a fence is done gets "not
+                                  yet" without a call of the driver */
     int n;                              /* the number of marks */
     mli_cuda_mark mark[MLI_CUDA_MARKS]; /* the events not known to be done, in their order */
 } mli_cuda_stream;
 
-/* What a memlord_fence of the layer points to. */
+/* What the `user` of the layer's memlord_fence points to. */
 typedef struct mli_cuda_fence {
     mli_cuda_stream *stream;
-    uint64_t position; /* the position that the fence waits for; 0 if it has none yet */
-    int asked;         /* 1: the ledger has asked the fence before */
+    uint64_t position; /* the number of the free that the fence waits for, on its stream; 0 if there
+                          is none yet */
+    int asked;         /* 1: the ledger has asked before whether the fence is done */
 } mli_cuda_fence;
 
-/* 1: this thread waits until an event is done, where it would otherwise only ask. */
+/* 1: where this thread would only ask whether an event is done, it waits for the event. */
 MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
 /* Returns 1 for a default stream, which has the handle 0, 1 or 2. Every context has a legacy
    default stream, and every thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* Returns the handle. Returns cudaStreamPerThread for 0, if the file is compiled so that 0 means
-   that. */
+/* Returns the handle, or cudaStreamPerThread for 0 if the file is compiled so that 0 means that
+   stream. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
 /* Returns the stream of a handle, and makes this call a user of it. Returns NULL if there is no
    memory. `device` is the device of the block. *here is 1 for a default stream of the context that
    is current. On a thread that never called the runtime no context is current. */
 MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
-/* Makes this call no longer a user of the stream. */
+/* Ends what mli_cuda_stream_find began: this call is no longer a user of the stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
-/* Records an event for the positions that have none. Returns 1 if they have an event now. Returns 0
-   if that cannot be done now, for example because the stream is captured. Returns -1 if the
-   positions never get an event. `here` is what mli_cuda_stream_find said on this thread, or 0. */
+/* Records an event for the frees on the stream that no event stands for. Returns 1 if they have an
+   event now. Returns 0 if none can be recorded now, for example because the stream is captured.
+   Returns -1 if they never get an event. `here` is what mli_cuda_stream_find said on this thread,
+   or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
 /* Calls mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
@@ -104,17 +110,18 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const voi
    now. */
 MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int here);
 
-/* Makes a fence on a stream. Returns NULL if there is no memory. A `placed` fence gets a position
-   now, any other fence when the ledger first asks it. */
+/* Makes a fence on a stream. Returns NULL if there is no memory. A `placed` fence waits for the
+   work that the stream has now. Any other fence waits for the work that the stream has when the
+   ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* memlord_fence.done. Returns 1 for done, 0 for not yet, -1 for failed. */
+/* The `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
-/* memlord_fence.drop. */
+/* The `drop` of a memlord_fence. Frees the fence. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
-/* Sets `answered` of a stream. */
+/* Sets the field `answered` of a stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered);
 
-/* Forgets the streams without a user. Their events are kept for reuse. */
+/* Forgets the streams that no fence, scope or call uses. Keeps their events for reuse. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void);
 
 #endif

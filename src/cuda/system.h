@@ -60,8 +60,8 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
 
-/* The function of the runtime with this name, also where --wrap redirects the name. The per-thread
-   default stream makes some names macros. MLI_CUDA_PASTE is a second step, so that it gets what
+/* MLI_CUDA_REAL(name) is the runtime's own function, even where --wrap redirects its name. With the
+   per-thread default stream some names are macros. The second macro, MLI_CUDA_PASTE, gets what
    these macros stand for. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name

@@ -5,8 +5,8 @@
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* A memlord_part_fn. Stops at the part that has the mapping's address or, if m->bytes is not 0, at
-   the part that is exactly the mapping's range. Copies the part into the mapping. */
+/* A memlord_part_fn. Looks for the part that has the mapping's address or, if m->bytes is not 0,
+   the part that is exactly the mapping's range. Copies the part into the mapping, and stops. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
     int k, found = part->offset == m->offset && part->bytes == m->bytes;

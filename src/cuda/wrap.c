@@ -37,7 +37,7 @@ static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, c
     if (!redirected && !(*missing)++) *name = real;
 }
 
-/* The two addresses are in volatile pointers, because a compiler takes two names for two
+/* The two addresses are in volatile pointers, because a compiler assumes that two names are two
    functions. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;

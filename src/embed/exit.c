@@ -58,7 +58,7 @@ static MLI_COLD void mli_orphans_lock(int take) {
     MLI_LEDGERS_EACH(lord)
         mli_orphan_lock_set(lord, take);
 }
-/* Takes or drops the locks that come after the cold lock. */
+/* Takes or drops the locks that a fork takes after the cold lock. */
 static MLI_COLD void mli_fork_locks(int take) {
     mli_lives_lock(take);
     mli_lock_set(&mli_process.pages_lock, take);
@@ -73,7 +73,8 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* comes last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent. The child's handler ends with this, too. */
+/* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
+   last. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);

@@ -106,11 +106,12 @@ typedef struct mli_image {
     } segment;
     const void *id; /* the build id, in the module's memory */
     size_t id_size; /* bytes of the build id; 0: the module has none */
-    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot see that it was */
+    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot tell whether it was
+                       unloaded */
 } mli_image;
 
-/* The identity of the module that is at an address now. Two modules that were there at different
-   times differ in it. */
+/* The identity of the module that is at an address now. A module that is loaded there later has
+   another identity. */
 typedef struct mli_loaded {
     const void *start;
     const char *name; /* the name that the loader has for the module, as in mli_image */

@@ -1,5 +1,5 @@
-/* Owns the bounds that a host may set, and the macros of private declarations. It uses no other
-   module. Locks: none. */
+/* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
+   declarations. It uses no other module. Locks: none. */
 #ifndef MLI_OS_KNOBS_H
 #define MLI_OS_KNOBS_H
 #include "api/api.h"
@@ -9,9 +9,9 @@
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
-/* Checks what a function requires of its caller. Comments say the same as "Requires: ...". Only
-   builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line, and
-   tests/test_requires.c breaks each once. */
+/* Checks what a function requires of its caller. A comment states the same in words, after
+   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line,
+   and tests/test_requires.c breaks each once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else

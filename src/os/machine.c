@@ -3,7 +3,7 @@
 
 /* Copies the last part of a path of n bytes, which need not end with a 0. Cuts it to fit. */
 static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t n) {
-    const char other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
+    const char other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     size_t from = n, most = sizeof out->program - 1;
     while (from && path[from - 1] != '/' && path[from - 1] != other) from--;
     n -= from;

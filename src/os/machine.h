@@ -11,7 +11,8 @@
    It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
    time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
 
-/* Who a process is: for the head of a report. A text that is not known is "". */
+/* The names of a process and of its machine, for the head of a report. A text that is not known is
+   "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
@@ -43,8 +44,8 @@ static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->h
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
 /* Returns 1 if a file is a symbolic link with this text. Keeps errno. */
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text);
-/* Returns how many bytes of this process are in memory, or 0 if that is not known. It takes no
-   other part of a sample. */
+/* Returns how many bytes of this process are in memory, or 0 if that is not known. Unlike
+   mli_cpu_sample, it reads only this number. */
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 #else
 

@@ -107,13 +107,13 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: the program did not begin with the modules from here on */
+    int dynamic; /* 1: dlopen has loaded the modules from here on */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
 
-/* Returns the segment that has in memory `size` bytes from an address of the file, or NULL if there
-   is none. */
+/* Returns the loaded segment that contains `size` bytes from an address, or NULL if there is none.
+   The address is as in the file, without the bias. */
 static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at, uint64_t size) {
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     for (; p < end; p++)
@@ -187,22 +187,22 @@ typedef struct mli_dl_symbols {
     uint64_t count, names_size;
 } mli_dl_symbols;
 
-/* Returns the dynamic section of a module; NULL: it has none in memory. */
+/* Returns the dynamic section of a module, or NULL if the module has none in memory. */
 static const ElfW(Dyn) * mli_dynamic_of(const mli_dl_phdrs *module) {
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     while (p < end && p->p_type != PT_DYNAMIC) p++;
     if (p == end || !mli_segment_of(module, p->p_vaddr, p->p_memsz)) return NULL;
     return (const ElfW(Dyn) *)((uintptr_t)module->bias + p->p_vaddr);
 }
-/* Returns the value that a dynamic section has for a tag; 0: it has none. */
+/* Returns the value that a dynamic section has for a tag, or 0 if it has none. */
 static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
     for (; d->d_tag != DT_NULL; d++)
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns what the address in a dynamic section points to; NULL: not all of its `size` bytes are in
-   memory. Some loaders replace the address in the file by the one in memory, and some do not. *end
-   is the end of the segment. */
+/* Returns a pointer to the `size` bytes at an address of a dynamic section, or NULL if not all of
+   them are in memory. Some loaders replace the address in the file by the one in memory, and some
+   do not. Sets *end to the end of their segment. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -216,8 +216,8 @@ static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uin
     *end = (const char *)((uintptr_t)module->bias + p->p_vaddr) + p->p_memsz;
     return (const void *)((uintptr_t)module->bias + (uintptr_t)at);
 }
-/* Returns the number of the last symbol that a table of DT_GNU_HASH has, and 1 more; 0: it has
-   none, or it is damaged. The last chain ends with that symbol. */
+/* Returns one more than the number of the last symbol in a DT_GNU_HASH table, or 0 if the table has
+   no symbol or is damaged. That symbol is the last one of the table's last chain. */
 static MLI_COLD uint64_t mli_gnu_hash_count(const uint32_t *table, const char *end) {
     const uint64_t words = (uint64_t)(end - (const char *)table) / sizeof *table;
     const uint64_t chains = 4 + (uint64_t)table[2] * (sizeof(ElfW(Addr)) / 4) + table[0];
@@ -253,7 +253,7 @@ static MLI_COLD int mli_symbols_of(const mli_dl_phdrs *module, mli_dl_symbols *o
            !out->names[out->names_size - 1];
 }
 
-/* Returns the index of the first query at or above an address; n: there is none. */
+/* Returns the index of the first query at or above an address, or n if there is none. */
 static size_t mli_queries_from(const mli_symbol_query *q, size_t n, uintptr_t address) {
     size_t from = 0;
     while (n) {
@@ -287,7 +287,7 @@ typedef struct mli_symbol_search {
     mli_symbol_query *q;
     size_t n;
 } mli_symbol_search;
-/* Reads the symbols of a module, if addresses are in it. */
+/* Reads the symbols of a module, if some of the addresses are in the module. */
 static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *user) {
     const mli_symbol_search *search = (const mli_symbol_search *)user;
     const ElfW(Phdr) *p = module->at, *last = p + module->count;
@@ -407,7 +407,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
     /* Wait while the list of modules changes. */
     for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) {
-        if (i == 20) return 0; /* this thread itself seems to change it */
+        if (i == 20) return 0; /* this thread itself seems to be in a dlopen */
         mli_nap(1000000);
     }
     /* Look dlopen up by name, because the program may not link it before glibc 2.34. */
@@ -424,6 +424,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     return 1;
 }
 #else
-/* The code is in an executable, or musl never closes a library. Elsewhere nothing is kept. */
+/* This code is in an executable, or in a library under musl, which unloads no library. On other
+   systems nothing keeps the module loaded. */
 MLI_PRIVATE int mli_module_keep(void) { return 1; }
 #endif

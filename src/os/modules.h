@@ -24,10 +24,10 @@
 /* An address, and the symbol that contains it. */
 typedef struct mli_symbol_query {
     const void *address;
-    const char *name; /* of the function, which is valid as long as its module is loaded; NULL: no
-                         symbol contains the address */
+    const char *name; /* the function's name, valid as long as its module is loaded; NULL: no symbol
+                         contains the address */
     uint64_t value;   /* the address of the symbol in the file of the module */
-    void *user;       /* what the caller wants */
+    void *user;       /* for the caller's own use */
 } mli_symbol_query;
 
 #if defined(__linux__)
@@ -36,8 +36,8 @@ typedef struct mli_symbol_query {
    there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
 /* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
-   between its segments it is that of the segment. `bias`, the load address, is the same for all
-   segments. It is 0 for a program at fixed addresses. */
+   between its segments it is the lowest address of the segment. `bias`, the load address, is the
+   same for all segments. It is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);

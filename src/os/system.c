@@ -246,7 +246,7 @@ MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
-/* Does not use strerror, because its texts depend on the locale, and may take memory. */
+/* Does not use strerror, because its texts depend on the locale, and it may allocate memory. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     switch ((int)error) {
     case ENOENT: return "there is no such directory";

@@ -12,8 +12,8 @@
    Requires: out pointers are not NULL, and sizes are not 0. */
 
 /* Returns the ticks of the processor's counter. Reading it takes a third of the time that reading a
-   clock takes. Ticks are a time stamp only if the counter has a constant rate in every power state.
-   In that case mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
+   clock takes. Ticks serve as time stamps only if the counter has a constant rate in every power
+   state. In that case mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
 MLI_PRIVATE int mli_ticks_steady(void);
@@ -76,10 +76,10 @@ MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for the number of an error, or NULL if there is none here. */
+/* Returns a text for the number of an error, or NULL if MemLord has no text for it. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
-/* Returns 1 if a file exists and is not a regular one. */
+/* Returns 1 if a path leads to something other than a regular file, or if that is not known. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
 /* Creates a file. Returns 0, 1 if there is a file of this name, and -1 after another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
@@ -91,7 +91,7 @@ MLI_PRIVATE int mli_file_close(mli_file file);
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* Block and unblock signals around the writing of a file. A write past the file size limit raises
+/* These two functions surround the writing of a file. A write past the file size limit raises
    SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE. Both kill the process by default.
    mli_signals_block blocks them, and mli_signals_restore consumes those that the write raised.
    Cancellation is disabled, too, because a cancelled thread would leave the file half written.

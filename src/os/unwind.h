@@ -15,8 +15,8 @@
 #endif
 #if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu && \
     (defined(__x86_64__) || defined(__aarch64__))
-#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, and then has the
-                                return address */
+#define MLI_FRAME_POINTERS 1 /* 1: a frame begins with the caller's frame pointer, and then has the
+                                return address, so stacks can be walked */
 #define MLI_FRAME_ADDRESS() __builtin_frame_address(0)
 #else
 #define MLI_FRAME_POINTERS 0

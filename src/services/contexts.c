@@ -100,7 +100,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    /* The ids of threads lack the highest bit. */
+    /* The highest bit marks the id of a context, because the ids of threads do not have it. */
     record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31;
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);

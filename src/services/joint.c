@@ -42,7 +42,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
-    mli_lock_take(&x->lock); /* a stale token may have found the record */
+    mli_lock_take(&x->lock); /* a call with a stale token may have found the record */
     memset(x->at, 0, sizeof x->at);
     x->began = f->stats;
     x->members = 1;
@@ -103,7 +103,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     int last;
     for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
     mli_lock_take(&x->lock);
-    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have had a new device */
+    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have used a new device */
     x->bytes += v->bytes;
     x->blocks += v->blocks;
     if (f->shapes) x->shapes = f->shapes;

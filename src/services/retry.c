@@ -26,7 +26,7 @@
 
 struct mli_retry_state {
     memlord_retry policy; /* the policy for calls that give none */
-    mli_u64 explained;    /* `last` of mli_log_due for memlord_alloc_failed */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -170,8 +170,8 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request. `oom` is 1 if its attempts failed, which is counted. It is 0 if a limit
-   refused the part that no ticket covers. */
+/* Logs a failed request. `oom` is 1 if its attempts failed. In that case it also counts the
+   failure. It is 0 if a limit refused the part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
@@ -194,7 +194,7 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-/* Returns E_INVALID for values that are no policy. */
+/* Returns E_INVALID if a value of the policy is out of its range. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&

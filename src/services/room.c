@@ -22,8 +22,9 @@ struct mli_room_state {
                                                                     lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* `last` of mli_log_due for requests over an account's limit */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged: `last` of mli_log_due */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged: `last` of
+                               mli_log_due */
 };
 
 /* -- sources -- */
@@ -77,9 +78,10 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
-   source ran, whichever are fewer, because it is not known which of the two the source saw. A pool
-   counts with the bytes that it has reserved now, because the source may itself report these. */
+/* Sets the marks of a sample, which tell what each device held when the source ran. The bytes held
+   are the live bytes before or after the source ran, whichever are fewer, because it is not known
+   which of the two the source saw. A pool counts with the bytes that it has reserved now, because
+   the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;

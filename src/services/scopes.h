@@ -22,7 +22,7 @@
    adopts a scope has a span of its own in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
-#define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
+#define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
 
 typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed numbers */
@@ -67,7 +67,7 @@ MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
-#define MLI_SCOPE_NAME 200 /* most bytes of a name that are kept */
+#define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);

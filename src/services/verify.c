@@ -450,7 +450,7 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     return mli_verify_handles(v, "tickets", mli_ticket_count(v->lord), open, closed);
 }
 
-/* Returns the bytes that open tickets hold of an account. */
+/* Returns the bytes that open tickets hold for an account. */
 static MLI_COLD uint64_t mli_verify_held(mli_verify *v, uint32_t number, uint32_t generation) {
     const memlord_account account = (uint64_t)number << 32 | generation;
     uint64_t held = 0;

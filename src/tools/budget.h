@@ -6,14 +6,15 @@
      "leaks": {"bytes": 0, "blocks": 0}, "counts": {"allocs": 1000, "oom_failures": 0},
      "note": "what a person wants to say"}
 
-    devices, tags, scopes and sites have peaks, by name. A site whose line changed is found by its
-    function and file, if these have one site. What is not in the file is not checked, and neither
-    is what is null. The tolerance is in percent, and is that of all entries.
+    The lists devices, tags, scopes and sites hold peaks by name. A site whose line changed is found
+    by its function and file, if only one site has both. An entry that the file lacks, or that is
+    null, is not checked. The tolerance is in percent, and holds for all entries.
 
-    --accept writes devices, tags, scopes, the bytes of leaks, and oom_failures. In a file that is
-    there it raises what was passed, adds the names that a list lacks, and keeps the rest: a list
-    that was taken out stays out, and an entry that is too high stays. So an empty list "sites", or
-    a 0 for "allocs", "temporaries" or "blocks", asks for these.
+    --accept writes devices, tags, scopes, the bytes of leaks, and oom_failures into a new file. In
+    a file that exists it raises each entry that the profile exceeds, adds the names that a list
+    lacks, and keeps the rest. So a list that a person took out stays out, and an entry that is too
+    high stays. An empty list "sites", or a 0 for "allocs", "temporaries" or "blocks", makes
+    --accept write these, too.
 
     With several threads a peak may be too low by its `peak_error`. A budget whose tolerance is
     smaller than that is bad input: two runs of one program could differ by more. Record with
@@ -31,11 +32,11 @@ enum { TOLERANCE_MOST = 1000 };
 
 static const char budget_schema[] = "memlord-budget/1";
 
-/* The entries of budgets that are no peaks, and where a profile has their values. */
+/* The entries of a budget that are not peaks, and the keys where a profile has their values. */
 static const struct fact {
     const char *list, *key, *from, *number;
     int bytes; /* 1: the value is in bytes */
-    int asked; /* 1: a new budget does not have the entry */
+    int asked; /* 1: --accept puts the entry into no new budget */
 } facts[] = {
     {"leaks", "bytes", "leaks", "bytes", 1, 0},
     {"leaks", "blocks", "leaks", "count", 0, 1},
@@ -45,11 +46,12 @@ static const struct fact {
 };
 enum { FACTS = sizeof facts / sizeof *facts };
 
-/* An entry of a budget, beside what the profile has. */
+/* An entry of a budget, and the value that the profile has for it. */
 typedef struct entry {
     const char *kind, *name;
     double budget, found, tolerance;
-    row *r;    /* the row of a peak; NULL if the profile has no such row, or for a fact */
+    row *r;    /* the profile's row whose peak the entry limits; NULL if the profile has no such
+                  row, or if the entry limits no peak */
     int bytes; /* 1: the values are in bytes */
 } entry;
 
@@ -58,7 +60,8 @@ typedef struct entry {
 /* Returns how many blocks were temporary, or NaN if that is not known. */
 static double temporaries(void) {
     const cJSON *stacks = get(now.root, "stacks"), *item;
-    double sum = fabs(now.sample - 1) > 0 ? NAN : 0; /* NaN, too, if the sample is not known */
+    double sum = fabs(now.sample - 1) > 0 ? NAN : 0; /* only stacks of every alloc (one sample a
+                                                        byte) have the whole sum */
     if (isnan(now.sample) || bytes_of(get(get(stacks, "more"), "stacks")) > 0) sum = NAN;
     cJSON_ArrayForEach(item, get(stacks, "list")) sum += bytes_of(get(item, "temporaries"));
     return sum;
@@ -96,8 +99,8 @@ static row *row_of_stem(const row *key) {
     return count == 1 ? one : NULL;
 }
 
-/* Returns the row of the profile that a name means, or NULL if it means none. Requires: the rows
-   are in the order of their names. */
+/* Returns the profile's row with this name, or NULL if there is none. Requires: the rows are in the
+   order of their names. */
 static row *row_named(int kind, const char *name) {
     const char *stem = kind == SITE ? without_line(name) : name;
     const row key = {kind, 0, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}};
@@ -133,7 +136,7 @@ static void budget_doubt(void) {
 
 /* -- the file -- */
 
-/* Returns the kind of a list of peaks, or KINDS if the list has none. */
+/* Returns the kind of a list of peaks, or KINDS if the list does not hold peaks. */
 static int kind_of(const cJSON *list) {
     int kind = DEVICE;
     while (kind <= SITE && strcmp(list->string, kinds[kind].list)) kind++;
@@ -162,7 +165,7 @@ static void list_check(const char *name, const cJSON *list) {
     }
 }
 
-/* Reads a budget, and ends the program if a key is unknown or a value is none. */
+/* Reads a budget. Ends the program if a key is unknown or a value is not valid. */
 static cJSON *budget_open(const char *path) {
     cJSON *root = read_json(path), *item;
     const char *name = clean(path), *program = text_of(root, "program");
@@ -214,7 +217,7 @@ static const char *entry_amount(const entry *e, double v, char *text) {
 
 /* -- the check -- */
 
-/* Returns the site whose bytes grew most, or NULL if none grew. */
+/* Returns the site whose bytes grew most, or NULL if no site grew. */
 static const cJSON *grown_most(int column) {
     const row *most = NULL;
     for (size_t i = 0; i < row_count; i++)
@@ -327,15 +330,16 @@ static cJSON *budget_new(void) {
     return root;
 }
 
-/* Raises the entries of a list that were passed. Returns how many peaks are known less well than
-   the tolerance demands. */
+/* Raises the entries of a list that the profile exceeds. Returns how many peaks are known less well
+   than the tolerance demands. */
 static size_t list_raise(cJSON *list, size_t *raised, size_t *kept) {
     cJSON *item, *next;
     size_t finer = 0;
     char a[40], b[40];
     for (item = list->child; item; item = next) {
         entry e;
-        const char *key = joined("%s", item->string); /* outlives the item */
+        const char *key = joined("%s", item->string); /* a copy, because the item that has the text
+                                                         is replaced below */
         row *r = kind_of(list) < KINDS ? row_named(kind_of(list), clean(key)) : NULL;
         next = item->next;
         if (r) r->budgeted = 1;
@@ -354,8 +358,8 @@ static size_t list_raise(cJSON *list, size_t *raised, size_t *kept) {
     return finer;
 }
 
-/* Adds the names that a list lacks. Says each if `aloud` is 1. Returns how many peaks are known
-   less well than the tolerance demands. */
+/* Adds the names that a list lacks. Prints each of them if `aloud` is 1. Returns how many peaks are
+   known less well than the tolerance demands. */
 static size_t list_extend(cJSON *list, int aloud, size_t *added) {
     size_t finer = 0;
     char text[40];
@@ -379,14 +383,14 @@ static void budget_save(const char *path, cJSON *root) {
     FILE *file = fopen(beside, "w");
     int failed = !file || fprintf(file, "%s\n", cJSON_Print(root)) < 0;
     if (file && fclose(file)) failed = 1;
-    if (!failed && rename(beside, path)) { /* Windows replaces no file */
+    if (!failed && rename(beside, path)) { /* rename of Windows does not replace a file */
         remove(path);
         failed = rename(beside, path);
     }
     if (failed) DIE("%s: %s", clean(beside), strerror(errno));
 }
 
-/* Writes a new budget, or raises one that is there. */
+/* Writes a new budget, or raises the entries of a budget that exists. */
 static void budget_accept(const char *path) {
     FILE *there = fopen(path, "rb");
     cJSON *root, *list, *percentage;

@@ -42,8 +42,8 @@ static const struct kind {
     const char *name, *list;   /* the name that this program prints; the key of the list in JSON */
     const char *keys[COLUMNS]; /* the keys of the kind's numbers in JSON; NULL if it has no such
                                   number */
-    const char *rest;          /* the name of the row for the bytes that the list lacks of the
-                                  total */
+    const char *rest;          /* the name of the row for those bytes of the total that no row of
+                                  the list has */
 } kinds[KINDS] = {
     {"total", "total", {"allocated", "peak", "total_allocated"}, NULL},
     {"device", "devices", {"allocated", "peak", "total_allocated"}, NULL},
@@ -54,30 +54,31 @@ static const struct kind {
     {"leak", "leaks", {"bytes", NULL, NULL}, "(not listed)"},
 };
 
-/* A place of code. */
+/* The names of a place of code, which is a return address in a module. */
 typedef struct words {
     const char *name, *stem;     /* the stem is the name without its line or offset */
     int library;                 /* 1: the place is in a standard library */
-    int strange;                 /* 1: this stands for all places of a module that cannot be
+    int strange;                 /* 1: the name stands for all places of a module that cannot be
                                     compared */
-    const struct words *inlined; /* the functions at the place, the innermost first, and a last one
-                                    without a name; NULL if there is one function */
+    const struct words *inlined; /* the functions that are inlined at the place, the innermost
+                                    first, and a last one without a name; NULL if nothing is
+                                    inlined */
 } words;
 
 typedef struct row {
     int kind, sides;            /* bit 0 of sides: base has the row; bit 1: now has it */
     int strange;                /* 1: the row stands for places that cannot be compared */
     const char *name, *stem;    /* the stem is the name without its line or offset */
-    const cJSON *site;          /* the site of a row of that kind */
+    const cJSON *site;          /* the site in the profile; NULL for a row of another kind */
     int budgeted;               /* 1: a budget has an entry for the row */
     const words *const *frames; /* the functions of a stack, the innermost first */
-    size_t depth;               /* how many functions there are */
+    size_t depth;               /* the number of functions in `frames` */
     double variance;            /* the variance of the change in live bytes, if stacks are
                                    samples */
-    double bytes[2][COLUMNS];   /* by side; 0 if that profile does not have the row; NaN if not
-                                   known */
-    double low[2];              /* by side: how much too low the row's peaks may be; NaN if not
-                                   known */
+    double bytes[2][COLUMNS];   /* the values in base and in now; 0 if that profile does not have
+                                   the row; NaN if a value is not known */
+    double low[2];              /* by how much the row's peak may be too low in base and in now; NaN
+                                   if not known */
 } row;
 
 static struct profile {
@@ -92,19 +93,20 @@ static struct profile {
 
 /* A return address, and its name in one of the profiles. */
 typedef struct place {
-    int side, rank;          /* the profile that has the place; of two names for a place, that of
-                                the higher rank is better */
+    int side, rank;          /* side: 0 for a place of base, 1 for now; rank: of the names of a
+                                place, the one of the higher rank is better */
     const char *module, *id; /* the module; the id of its build or, if there is none, of the run */
-    double offset;           /* one place has the same module, id and offset in both profiles */
+    double offset;           /* the same module, id and offset in both profiles are the same
+                                place */
     int build;               /* 1: the module has a build id */
-    const char *was;         /* the name in the profile */
-    words is;                /* the better name */
+    const char *was;         /* the name that the profile has for the place */
+    words is;                /* the better of the place's names in the two profiles */
 } place;
 
-static place *places; /* in order of side and name in the profile */
+static place *places; /* sorted by profile, then by the name that the profile has for the place */
 static size_t place_count, place_room;
 
-static row *rows; /* in order of their names, and later of their changes */
+static row *rows; /* sorted by name, and after the comparison by their changes */
 static size_t row_count, row_room;
 static int measure; /* the column by whose changes the rows are ordered */
 
@@ -118,8 +120,8 @@ static struct options {
 
 /* -- reading -- */
 
-/* Returns the bytes that a number, or a text such as "1.5 GiB", says. Returns NaN if it says
-   none. */
+/* Returns the bytes that a number, or a text such as "1.5 GiB", means. Returns NaN for anything
+   else. */
 static double bytes_of(const cJSON *item) {
     uint64_t parsed;
     double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
@@ -164,7 +166,8 @@ static const char *stem_text(const cJSON *site) {
     return offset ? joined("%.*s", (int)(offset - stem), stem) : stem;
 }
 
-/* Returns the functions that are inlined at a place, as `inlined` of words has them. */
+/* Returns the functions that are inlined at a place, the innermost first, and a last one without a
+   name. Returns NULL if nothing is inlined. */
 static const words *inlined_of(const cJSON *at) {
     size_t count;
     const cJSON **items = items_of(get(at, "inlined"), &count);
@@ -177,7 +180,7 @@ static const words *inlined_of(const cJSON *at) {
     return functions;
 }
 
-/* Adds a place. `at` has the place's site and offset, `of` its module and build id. */
+/* Adds a place of code. `at` has its site and offset, `of` its module and build id. */
 static void place_add(int side, const cJSON *at, const cJSON *of) {
     const char *id = text_of(of, "build_id"), *module = text_of(of, "module");
     const cJSON *site = get(at, "site"), *library = get(at, "library");
@@ -228,7 +231,7 @@ static int by_was(const void *a, const void *b) {
     return x->side != y->side ? x->side - y->side : strcmp(x->was, y->was);
 }
 
-/* Gives all places of a build that have no name one name, which stands for all of them. */
+/* Gives one common name to all places of a build that the profile could not name. */
 static void estrange(place *first, const place *end) {
     const char *all =
         joined(first->build ? "(unnamed places of another build of %s: not compared)"
@@ -239,8 +242,9 @@ static void estrange(place *first, const place *end) {
             first->is.name = first->is.stem = all, first->is.strange = 1;
 }
 
-/* Finds the builds that only one of the profiles has, among the modules that both have. The places
-   of such builds cannot be compared. Requires: places are in order of their keys. */
+/* Finds the builds that only one of the profiles has, of modules that both profiles have. The
+   places of such builds cannot be compared. Requires: places are sorted by module, id and
+   offset. */
 static void estrange_builds(void) {
     for (size_t i = 0, k, next; i < place_count; i = next) {
         int of_module = 0, sides;
@@ -254,8 +258,9 @@ static void estrange_builds(void) {
     }
 }
 
-/* Gives every place its better name. Drops a name that then means two places, so that the name
-   stays as it was. Keeps it if one of the two places cannot be compared. */
+/* Gives every place its better name. If one name in a profile would get two better names, drops
+   both, so that the sites of that name keep it. If one of these places cannot be compared, the name
+   becomes that of all such places. */
 static void settle_places(void) {
     size_t n = 0;
     if (!place_count) return;
@@ -287,8 +292,9 @@ static words words_of(int side, const cJSON *site) {
     return p ? p->is : (words){key.was, stem_text(site), 0, 0, NULL};
 }
 
-/* Returns the words of a frame. Frames that have the same name may be places in several functions.
-   So the functions of another frame count only if that frame gave this one its better name. */
+/* Returns the names of a frame. Frames of the same name may have different inlined functions. So a
+   frame takes its inlined functions from itself, or from the place in the other profile that gave
+   it its better name. */
 static words words_of_frame(int side, const cJSON *frame) {
     const cJSON *site = get(frame, "site");
     words is = words_of(side, site);
@@ -358,7 +364,7 @@ static row *row_add(int side, int kind, const char *name, const char *stem) {
     return r;
 }
 
-/* Returns the name of a row, or NULL if the row has none and is left out. */
+/* Returns the name of a row. Returns NULL if the row has no name, so that it is left out. */
 static const char *row_name(const cJSON *item, int kind, const char *site) {
     const char *device = text_of(item, "device"), *tag = text_of(item, "tag");
     if (kind == TOTAL) return "all devices";
@@ -370,15 +376,15 @@ static const char *row_name(const cJSON *item, int kind, const char *site) {
     return joined("%s on %s", site, device);
 }
 
-/* Returns the leaks by site. In a profile of 0.4 these are groups of a site, tag, scope and device,
-   and rows of one name are added up. */
+/* Returns the leaks by site. A profile of 0.4 has a leak for each site, tag, scope and device.
+   Those of one site are added up later, because their rows have the same name. */
 static const cJSON *leaks_of(const struct profile *p) {
     const cJSON *leaks = get(p->root, "leaks"), *sites = get(leaks, "sites");
     return cJSON_IsArray(sites) ? sites : get(leaks, "by_site");
 }
 
-/* Returns the functions of a stack, followed by one that is not known. Frames of one module that
-   follow each other and cannot be compared become one frame. */
+/* Returns the functions of a stack, and after them one without a known name. Consecutive frames of
+   one module that cannot be compared become one frame. */
 static const words *const *frames_of(int side, const cJSON *item, size_t *depth) {
     const struct profile *p = profile_at(side);
     size_t count, n = 0, room = 0;
@@ -439,11 +445,12 @@ static void lacking_stacks(const struct profile *p, double *lacks) {
     lacks[ALLOCATED] = bytes_of(get(more, kinds[STACK].keys[ALLOCATED]));
 }
 
-/* Reads a list, and adds a row for the bytes that the list lacks of the total. */
+/* Reads a list, and adds a row for those bytes of the total that no row of the list has. */
 static void load_list(struct profile *p, int kind, const cJSON *list, double *total) {
     const struct kind *k = &kinds[kind];
     const cJSON *item = kind == TOTAL ? list : list->child;
-    size_t unusable[COLUMNS + 1] = {0}; /* by column, and last the number of rows without a name */
+    size_t unusable[COLUMNS + 1] = {0}; /* how many rows lack the number of each column, and last
+                                           how many rows have no name */
     double sum[COLUMNS] = {0}, lacks[COLUMNS];
     row *r;
     for (; item; item = kind == TOTAL ? NULL : item->next)
@@ -529,7 +536,7 @@ static void row_join(row *to, const row *from) {
     for (int i = 0; i < 2; i++) to->low[i] += from->low[i];
 }
 
-/* Joins the rows that have the same name. */
+/* Adds up the rows of the same name. */
 static void merge_names(void) {
     size_t n = 0, twice = 0;
     if (row_count) qsort(rows, row_count, sizeof *rows, by_name);
@@ -548,7 +555,7 @@ static void merge_names(void) {
 }
 
 /* Joins two rows that differ only in the line or offset, if one is gone, the other is new, and no
-   third row has this stem. An edit above a site changes the site's line. */
+   third row has their function and file: an edit above a site changes the line of the site. */
 static void merge_moved(void) {
     size_t n = 0, end = row_count;
     for (size_t i = 0; i < end; i++) {
@@ -594,7 +601,8 @@ static int by_change(const void *a, const void *b) {
     return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
 }
 
-/* Says which modules are of another build, where the same place has another offset. */
+/* Prints which modules are of another build. In another build the same place of code has another
+   offset. */
 static void doubt_modules(void) {
     const cJSON *was, *is;
     cJSON_ArrayForEach(is, get(get(now.root, "stacks"), "modules")) {
@@ -649,7 +657,7 @@ static void doubt_peaks(void) {
     }
 }
 
-/* Prints what makes a comparison doubtful. */
+/* Prints warnings about what makes the comparison doubtful. */
 static void doubt(void) {
     int named[4] = {0};
     const char *was = base.labels ? base.labels : "", *is = now.labels ? now.labels : "";
@@ -685,7 +693,7 @@ static int number(const char *text, double least, double most, double *out) {
     return end > text && (!*end || !strcmp(end, "%")) && *out >= least && *out <= most;
 }
 
-/* Returns what an option says about the output, or TABLE if it says nothing about it. */
+/* Returns the form of output that an option asks for, or TABLE if the option is another one. */
 static int form_of(const char *option) {
     static const char *const names[] = {"", "--json", "--markdown", "--github"};
     int form = GITHUB;

@@ -24,7 +24,7 @@ static const char *amount(double v, int sign, char *text) {
     return text;
 }
 
-/* Returns a change as a percentage of the value in the base, "" if that value is 0 or not known. */
+/* Returns a change as a percentage of the base's value, or "" if that value is 0 or not known. */
 static const char *percent(const row *r, char *text) {
     const double was = r->bytes[0][measure], part = growth(r, measure) / was * 100;
     if (!(was > 0) || !(fabs(part) > 0)) return "";
@@ -33,8 +33,8 @@ static const char *percent(const row *r, char *text) {
     return text;
 }
 
-/* Returns a text as Markdown that shows it as it is. Every character that Markdown or GitHub may
-   give a meaning is an entity. A long text is cut. */
+/* Returns Markdown that shows a text unchanged. Every character that Markdown or GitHub may give a
+   meaning becomes an entity such as &#42;. A long text is cut. */
 static const char *marked(const char *name) {
     size_t room = strlen(name), most = room < NAME_MOST ? room : NAME_MOST;
     char *out = (char *)must_alloc(6 * most + 32), *to = out + sprintf(out, "<code>");
@@ -53,8 +53,8 @@ static const char *marked(const char *name) {
 
 static const char *shown(const char *name) { return o.form == MARKDOWN ? marked(name) : name; }
 
-/* Prints a text in a command for GitHub, where some characters have a meaning. A property has two
-   more of them than a message. */
+/* Prints a text inside a command for GitHub, and escapes the characters that have a meaning there.
+   In a property of a command, a colon and a comma have one, too. */
 static void github_put(const char *text, int property) {
     for (size_t left = 4 * NAME_MOST; *text && left; text++, left--) {
         if (strchr(property ? "%\r\n:," : "%\r\n", *text))
@@ -64,8 +64,8 @@ static void github_put(const char *text, int property) {
     }
 }
 
-/* Prints a line that GitHub shows at the place of a site. Without a site it stands on the page of
-   the run. GitHub's paths begin at the root of the repository. */
+/* Prints a message that GitHub shows at the file and line of a site. Without a site GitHub shows
+   the message on the page of the run. Paths are relative to the root of the repository. */
 static void github_line(const char *command, const cJSON *site, const char *message) {
     const char *root = getenv("GITHUB_WORKSPACE"), *file = text_of(site, "file");
     const double line = cJSON_GetNumberValue(get(site, "line"));
@@ -102,7 +102,8 @@ static void row_json(const row *r) {
     cJSON_Delete(out);
 }
 
-/* Prints the callers of a stack, each after `before` and before `after`. */
+/* Prints the functions of a stack, each with the text `before` in front of it and `after` behind
+   it. */
 static void frames_print(const row *r, const char *before, const char *after) {
     size_t i = shown_from(r->frames, 0, r->depth), count = 1, left = 0;
     while ((i = shown_from(r->frames, i + 1, r->depth)) < r->depth)
@@ -152,7 +153,7 @@ static void row_github(const row *r) {
 
 static void (*const row_show[])(const row *) = {row_print, row_json, row_markdown, row_github};
 
-/* Prints what stands above the rows of a kind. */
+/* Prints the heading of the rows of a kind. */
 static void show_head(int kind) {
     if (o.form == TABLE && kind != TOTAL) printf("%s\n", kinds[kind].name);
     if (o.form != MARKDOWN || (o.only && kind == TOTAL)) return;
@@ -162,8 +163,8 @@ static void show_head(int kind) {
     puts("|\n|---|--:|--:|--:|--:|--:|--:|--:|");
 }
 
-/* Prints the rows of one kind that changed most. In a table the other rows become one. Requires:
-   the rows are in the order of their changes. */
+/* Prints the rows of one kind that changed most. A table then has one row that sums up all others.
+   Requires: the rows are in the order of their changes. */
 static void show(int kind) {
     row rest = {kind, 3, 0, "", "", NULL, 0, NULL, 0, 0, {{0}}, {0}};
     size_t first = 0, end, count = 0;
@@ -180,7 +181,7 @@ static void show(int kind) {
     row_show[o.form](&rest);
 }
 
-/* Returns where a profile is from, for people. */
+/* Returns, as a text for people, the file, program, process, host and time of a profile. */
 static const char *origin(const struct profile *p) {
     const cJSON *meta = get(p->root, "metadata");
     const char *host = text_of(meta, "host"), *version = text_of(p->root, "version");
@@ -194,8 +195,9 @@ static const char *origin(const struct profile *p) {
     return version ? joined("%s%sMemLord %s", text, before, version) : text;
 }
 
-/* Returns the row that changed most, of the kind that says most about where. Returns NULL if
-   nothing changed. Requires: the rows are in the order of their changes. */
+/* Returns the row that changed most, of the first kind in `order` that has a changed row: stacks
+   say most precisely where memory went. Returns NULL if nothing changed. Requires: the rows are in
+   the order of their changes. */
 static const row *largest_change(void) {
     static const int order[] = {STACK, SITE, TAG, SCOPE, DEVICE};
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
@@ -209,8 +211,8 @@ static const row *largest_change(void) {
     return NULL;
 }
 
-/* Prints the answer: by how much the total changed, and which row changed most. The page has the
-   same words. */
+/* Prints by how much the total changed, and which row changed most. The report page uses the same
+   words. */
 static void show_answer(void) {
     static const char *const names[] = {"Live bytes", "The peak", "Allocated bytes"};
     const row *all = row_count && rows->kind == TOTAL ? rows : NULL, *most = largest_change();
@@ -254,7 +256,8 @@ static void show_all(void) {
 static char *messages; /* a list of all messages, or NULL */
 
 static void messages_add(const char *form, va_list args) {
-    note_also = NULL; /* a failure here must not come back */
+    note_also = NULL; /* else a message of a failure in this function would call the function
+                         again */
     messages = joined("%s- %s\n", messages ? messages : "", marked(joined_of(form, args)));
     note_also = messages_add;
 }

@@ -3,11 +3,11 @@
 
     A perf map is the file /tmp/perf-PID.map, which compilers at run time write for perf: node with
     --perf-basic-prof, Java with an agent, PyPy, .NET. It has a line "START SIZE NAME" for each
-    function, with hexadecimal numbers. Where two lines have an address, the later line names it.
+    function, with hexadecimal numbers. If two lines contain an address, the later line names it.
 
-    Any program may write such a file, so it is not trusted. It is refused, with a line on stderr,
-    if it is no regular file of this user, is older than the program, or has too many lines of
-    another form. What is behind PERF_MAP_BYTES or PERF_MAP_LINES is left out.
+    Any program may write such a file, so the file is not trusted. symbolize refuses it, with a line
+    on stderr, if it is no regular file of this user, is older than the program, or has too many
+    lines of another form. Only the first PERF_MAP_BYTES and PERF_MAP_LINES are read.
 
     Requires: profile.h, and a source that defines _GNU_SOURCE.
 */
@@ -22,7 +22,7 @@
 
 #define PERF_MAP_BYTES ((size_t)64 << 20)
 #define PERF_MAP_LINES ((size_t)1 << 20)
-#define PERF_MAP_OVERLAPS 64 /* how many functions before an address are looked at */
+#define PERF_MAP_OVERLAPS 64 /* how many functions that begin before an address are searched */
 
 typedef struct perf_function {
     uint64_t from, size;
@@ -32,7 +32,7 @@ typedef struct perf_function {
 
 static struct perf_map {
     char *path;
-    perf_function *at; /* by their first address, then by line */
+    perf_function *at; /* sorted by first address, then by line in the file */
     size_t count, room, bad;
 } perf_map;
 
@@ -42,8 +42,8 @@ static int perf_by_address(const void *a, const void *b) {
     return f->line < g->line ? -1 : 1;
 }
 
-/* Opens a perf map. Returns -1 if there is none, or if it is not this program's: then *why says so.
-   O_NONBLOCK: a pipe would wait. */
+/* Opens a perf map. Returns -1 if there is no file, or if the file is not this program's. In the
+   second case *why gets the reason. O_NONBLOCK keeps open from waiting if the path is a pipe. */
 static int perf_map_open(double began, struct stat *is, const char **why) {
     int fd = open(perf_map.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
@@ -83,7 +83,7 @@ static void perf_lines(char *text, size_t size) {
     for (; line < text + size && number < PERF_MAP_LINES; line = end + 1) {
         perf_function f;
         end = (char *)memchr(line, '\n', (size_t)(text + size - line));
-        if (!end) return; /* the program was writing it */
+        if (!end) return; /* the line has no end, because the program was still writing it */
         *end = 0;
         f.line = number++;
         if (strlen(line) != (size_t)(end - line) || !perf_line(line, &f)) {
@@ -98,7 +98,7 @@ static void perf_lines(char *text, size_t size) {
         note("%s: what is behind line %zu is left out", clean(perf_map.path), number);
 }
 
-/* Reads the perf map of a process. `began`: when the process began, in seconds since 1970. */
+/* Reads the perf map of a process. `began` is when the process began, in seconds since 1970. */
 static void perf_map_read(const char *sysroot, double pid, double began) {
     struct stat is;
     const char *why = NULL;
@@ -129,7 +129,7 @@ static void perf_map_read(const char *sysroot, double pid, double began) {
         qsort(perf_map.at, perf_map.count, sizeof *perf_map.at, perf_by_address);
 }
 
-/* Returns the function at an address; NULL: the perf map has none. */
+/* Returns the name of the function at an address, or NULL if the perf map has none. */
 static const char *perf_map_name(uint64_t address) {
     const perf_function *best = NULL;
     size_t low = 0, high = perf_map.count, looked;

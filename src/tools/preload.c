@@ -123,7 +123,7 @@
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 
-#include <dlfcn.h>     /* dlsym: the real functions */
+#include <dlfcn.h>     /* dlsym, which finds the real functions */
 #include <elf.h>       /* the symbols of a module's file */
 #include <errno.h>     /* EINTR, ENOMEM */
 #include <fcntl.h>     /* F_DUPFD_CLOEXEC */
@@ -207,7 +207,7 @@ static __thread struct {
     void *caller, *counted;
 } origin __attribute__((tls_model("initial-exec")));
 
-/* The process that has this ledger. A child of vfork, or of a bare clone, only borrows the
+/* The process that this ledger belongs to. A child of vfork, or of a bare clone, only borrows the
    ledger. */
 static pid_t self;
 static int finished; /* 1: a report is being written; 2: the last one is written or being written */
@@ -217,8 +217,9 @@ static int reports = 1; /* the number that the next report of this process has *
    or NULL. */
 static void (*at_call_end)(void);
 
-/* Ends a call. A signal that came while `inside` was set has set at_call_end. A signal that comes
-   later finds the thread outside. */
+/* Ends a hooked call. If a signal came while `inside` was set, its handler has set at_call_end, and
+   the report is written here. A later signal finds the thread outside and writes the report
+   itself. */
 static inline void leave(void) {
     void (*serve)(void);
     inside = 0;
@@ -243,13 +244,13 @@ static size_t (*fast_unwind)(void **frames, size_t cap);
 typedef struct walk {
     void **frames;
     size_t count, cap;
-    uintptr_t end; /* where the last frame ends */
-    int rooted;    /* 1: the stack has no more frames */
+    uintptr_t end; /* the address where the last frame ends on the stack */
+    int rooted;    /* 1: the walk has reached the root of the stack */
 } walk;
 
-/* Notes a frame. Stops if the stack is damaged and repeats itself. At the root the address is 0.
-   (memlord.h refers to _Unwind_Backtrace weakly, which links nothing. The call of _Unwind_GetCFA
-   links both functions.) */
+/* Adds a frame to the walk. Stops if a damaged stack repeats the same frame. At the root the
+   address is 0. (memlord.h refers to _Unwind_Backtrace weakly, which links nothing. The call of
+   _Unwind_GetCFA links both functions.) */
 static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *user) {
     walk *w = (walk *)user;
     void *address = (void *)(uintptr_t)_Unwind_GetIP(context);
@@ -281,19 +282,19 @@ static struct {
 static __thread int unwinding __attribute__((tls_model("initial-exec"))); /* 1: this thread
                                                                              unwinds */
 
-/* Where a fault of the unwinder leads to: see preload/guard.h. NULL if this thread does not
-   unwind. */
+/* Where this thread goes on if the unwinder crashes (see preload/guard.h), or NULL while this
+   thread does not unwind. */
 static __thread sigjmp_buf *escape __attribute__((tls_model("initial-exec")));
 static unsigned lost_stacks; /* how often an unwinder crashed or hung */
-#define LOST_STACKS 3        /* after so many no stacks are taken */
+#define LOST_STACKS 3        /* after this many failures no stacks are taken any more */
 
-/* Notes that the unwinder failed. libgcc's takes the next stacks. */
+/* Counts a failure of the unwinder. From now on the unwinder of libgcc takes the stacks. */
 static void lose_stack(void) {
     __atomic_store_n(&fast_unwind, NULL, __ATOMIC_RELAXED);
     (void)__atomic_add_fetch(&lost_stacks, 1, __ATOMIC_RELAXED);
 }
 
-/* Unwinds, unless that fails: then returns 0. */
+/* Takes the stack of this thread. Returns the number of frames, or 0 if the unwinder fails. */
 static __attribute__((noinline)) size_t unwind_or_lose(void **frames, size_t cap) {
     size_t (*fast)(void **, size_t) = __atomic_load_n(&fast_unwind, __ATOMIC_ACQUIRE);
     sigjmp_buf here;
@@ -336,8 +337,8 @@ static void close_unwinders(void) {
     int i;
     (void)__atomic_add_fetch(&unwinders.closed, 1, __ATOMIC_SEQ_CST);
     for (i = 0; i < 10000 && __atomic_load_n(&unwinders.inside, __ATOMIC_SEQ_CST) > unwinding; i++)
-        (void)nanosleep(&a_little, NULL); /* not for ever, because a thread may have been killed in
-                                             an unwinder */
+        (void)nanosleep(&a_little, NULL); /* at most 10000 times, because a thread that was killed
+                                             inside an unwinder never leaves it */
 }
 
 static void open_unwinders(void) {
@@ -375,19 +376,21 @@ static void open_ledger(void) {
         (void)pthread_atfork(close_unwinders, open_unwinders, forked);
 }
 
-/* Finds a function of a library. C99 casts no void * to a function pointer, so the pointer is
-   copied. Returns 0 if there is none, and then the pointer stays as it is. */
+/* Finds a function of a library, and copies its address to *function, because C99 casts no void *
+   to a function pointer. Returns 0, and leaves *function as it is, if the library has no such
+   function. */
 static int find_in(void *library, const char *name, void *function) {
     void *found = dlsym(library, name);
     if (found) memcpy(function, &found, sizeof found);
     return found != NULL;
 }
 
-/* Finds the next function of a name. */
+/* Finds the function of this name in the libraries that are loaded after this one. */
 static void find(const char *name, void *function) { (void)find_in(RTLD_NEXT, name, function); }
 
-/* Takes the errors of our calls of dlsym. Otherwise the program would free a text that the ledger
-   does not have. The first dlerror takes an error, and the next one frees it. */
+/* Frees the error texts of this library's calls of dlsym, which libc keeps until dlerror is called
+   twice. Otherwise a later dlerror of the program would free a block that the ledger does not
+   have. */
 static void forget_errors(void) {
     while (dlerror()) {}
 }
@@ -401,8 +404,8 @@ static int start(void) {
                                      __ATOMIC_ACQUIRE)) {
         return expected == 2;
     }
-    find("free", &real.free); /* comes first, so that no block that the other functions give is
-                                 lost */
+    find("free", &real.free); /* free comes first, so that every block that the other functions give
+                                 can be freed */
     find("malloc", &real.malloc);
     find("calloc", &real.calloc);
     find("realloc", &real.realloc);
@@ -458,7 +461,7 @@ static void first_exit(int status) {
     for (;;) (void)syscall(SYS_exit_group, status);
 }
 
-/* The other parts, each after the parts that it uses. */
+/* The other parts of the interposer. Each comes after the parts that it uses. */
 #include "preload/hooks.h"
 #include "preload/operators.h"
 #include "preload/imports.h"
@@ -471,8 +474,9 @@ static void first_exit(int status) {
 
 /* ----------------------------------------------------------- tags of the program's own -- */
 
-/* Tags and scopes that begin in a ledger of the program begin here, too. If one finds no room, it
-   and those inside it are only counted, so that each end still ends its own begin. */
+/* Tags and scopes that begin in a ledger of the program also begin here. If one of them finds no
+   room, it and those inside it are only counted in `lost`, so that each end still ends its own
+   begin. */
 enum { TAGS, SCOPES };
 static __thread unsigned lost[2] __attribute__((tls_model("initial-exec")));
 
@@ -505,7 +509,7 @@ EXPORT memlord_interposer exported = {
 
 #include "preload/signals.h"
 
-/* Called for no module, the function that is registered runs after the destructors of all
+/* With a NULL module, __cxa_atexit registers a function that runs after the destructors of all
    modules. */
 extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
 

@@ -20,7 +20,7 @@
 
 /* -- messages and names -- */
 
-/* What is called with each message, besides, or NULL. */
+/* If not NULL, this function gets each message that is printed on stderr, too. */
 static void (*note_also)(const char *form, va_list args);
 
 static void note(const char *form, ...) {
@@ -44,7 +44,8 @@ static void *need(void *memory) {
 
 static void *must_alloc(size_t bytes) { return need(malloc(bytes)); }
 
-/* Makes room for one more item of a list. */
+/* Returns the list, moved if need be, with room for one more item. `bytes` is the size of an
+   item. */
 static void *grown(void *list, size_t count, size_t *room, size_t bytes) {
     if (count < *room) return list;
     *room = *room ? 2 * *room : 256;
@@ -103,7 +104,8 @@ static char *read_text(const char *path, size_t *bytes) {
     size_t room = 1 << 16, size = 0, got = file != NULL;
     char *text = (char *)must_alloc(room + 1);
     const char *name = clean(path);
-    while (got && size < (size_t)1 << 30) { /* /dev/zero has no end */
+    while (got && size < (size_t)1 << 30) { /* the limit of 1 GiB is for a file without an end, such
+                                               as /dev/zero */
         if (size == room) text = (char *)need(realloc(text, (room *= 2) + 1));
         got = fread(text + size, 1, room - size, file);
         size += got;

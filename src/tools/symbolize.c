@@ -49,7 +49,7 @@
 #define MEMORY_MAX (sizeof(void *) > 4 ? (rlim_t)16 << 30 : RLIM_INFINITY) /* bytes, for --serve */
 
 typedef struct frame {
-    const char *function, *file; /* "" if not known */
+    const char *function, *file; /* "" if the name is not known */
     int line, library;           /* the line, or 0 if line and file are not known; 1 if the frame is
                                     in a standard library */
 } frame;
@@ -60,15 +60,15 @@ typedef struct symbol {
     GElf_Addr reach;    /* the highest `to` of this symbol and of those before it */
     const char *name;
     int binding;        /* 3 if the symbol is global, 2 if it is weak, 1 if it is local, 0 else */
-    int number;         /* its place in the file */
+    int number;         /* its index in the symbol table of the file */
 } symbol;
 
 typedef struct module {
     const char *path, *build_id;
     Dwfl *dwfl;
     Dwfl_Module *of; /* NULL if the module's file names nothing */
-    const char *why; /* why the module's file names nothing */
-    symbol *symbols; /* by their first address; NULL if they are not read yet */
+    const char *why; /* the reason why the file names nothing; NULL if it can name places */
+    symbol *symbols; /* sorted by first address; NULL until they are read */
     size_t symbol_count;
     size_t places, named;
     struct module *next;
@@ -93,7 +93,7 @@ static double began;     /* when the program began, in s since 1970 */
 
 /* -- modules -- */
 
-/* Returns NULL, or why a file is not the file that ran. */
+/* Returns NULL, or the reason to think that a file is not the one that ran. */
 static const char *module_doubt(const module *m, const struct stat *is) {
     double changed = (double)is->st_ctim.tv_sec + (double)is->st_ctim.tv_nsec / 1e9;
     const unsigned char *id = NULL;
@@ -110,8 +110,8 @@ static const char *module_doubt(const module *m, const struct stat *is) {
     return "it has no build id, and changed since the program began";
 }
 
-/* Opens the file of a module at the addresses that the file itself has. Returns NULL, or why the
-   file names nothing. */
+/* Opens the file of a module at the addresses that the file itself gives. Returns NULL, or the
+   reason why the file names nothing. */
 static const char *module_try(module *m, const char *path) {
     static const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo,
                                              dwfl_offline_section_address, &debug_path};
@@ -119,7 +119,8 @@ static const char *module_try(module *m, const char *path) {
     const char *why;
     if (m->path[0] != '/') return "it has no file";
     if (stat(path, &is)) return strerror(errno);
-    if (!S_ISREG(is.st_mode)) return "it is no file"; /* opening a pipe would wait */
+    if (!S_ISREG(is.st_mode)) return "it is no file"; /* a pipe is refused here, because opening it
+                                                         would wait */
     m->dwfl = (Dwfl *)need(dwfl_begin(&callbacks));
     dwfl_report_begin(m->dwfl);
     m->of = dwfl_report_elf(m->dwfl, path, path, -1, 0, 1);
@@ -254,7 +255,7 @@ static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) 
 static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *out) {
     Dwarf_Line *row = dwarf_getsrc_die(cu, pc);
     const char *file = row ? dwarf_linesrc(row, NULL, NULL) : NULL;
-    Dwarf_Die scopes[FRAMES_MAX], split; /* split: the unit that -gsplit-dwarf puts into another
+    Dwarf_Die scopes[FRAMES_MAX], split; /* split is the unit that -gsplit-dwarf puts into another
                                             file */
     const int is_split = !dwarf_cu_info(cu->cu, NULL, NULL, NULL, &split, NULL, NULL, NULL) &&
                          split.addr;
@@ -275,8 +276,8 @@ static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *ou
     return n;
 }
 
-/* Returns the unit of an address. Some compilers write no table of addresses; the function then
-   asks every unit. */
+/* Returns the compilation unit of an address. Some compilers write no table of addresses. Then the
+   function asks every unit. */
 static Dwarf_Die *unit_at(const module *m, Dwarf_Addr address, Dwarf_Addr *bias) {
     Dwarf_Die *cu = dwfl_module_addrdie(m->of, address, bias);
     if (cu) return cu;
@@ -324,9 +325,9 @@ static void read_symbols(module *m) {
     }
 }
 
-/* Returns 1 if a symbol names an address better than another one that contains it, too. A local
-   symbol is the worst. Then the symbol that begins later is better, then the one that ends
-   earlier. */
+/* Returns 1 if a symbol is a better name of an address than another symbol that contains it, too. A
+   symbol that is not local is better than a local one. Else the symbol that begins later is better,
+   and of two that begin together the one that ends earlier. */
 static int is_better(const symbol *a, const symbol *than) {
     if ((a->binding == 1) != (than->binding == 1)) return a->binding != 1;
     if (a->from != than->from) return a->from > than->from;
@@ -405,7 +406,8 @@ static void add_inlined(cJSON *place, const frame *frames, size_t n) {
     set(place, "inlined", list);
 }
 
-/* Names a place. Names the object at its key "site" if it has one, else the object itself. */
+/* Names a place. The names go to the object at its key "site", or to the place itself if it has no
+   such key. */
 static void name_place(cJSON *place, module *m, double offset) {
     frame frames[FRAMES_MAX];
     size_t n = frames_at(m, (Dwarf_Addr)offset, frames);
@@ -422,9 +424,10 @@ static void name_place(cJSON *place, module *m, double offset) {
     if (n > 1) add_inlined(place, frames, n);
 }
 
-static size_t made, made_named; /* places in code that was made at run time; those named */
+static size_t made, made_named; /* how many places lie in code that was made at run time, and how
+                                   many of them got a name */
 
-/* Names a place that is in no module, by the perf map. */
+/* Takes the name of a place that is in no module from the perf map. */
 static void name_made(cJSON *place) {
     const cJSON *path = get(place, "module"), *offset = get(place, "offset");
     cJSON *site = get(place, "site");
@@ -475,7 +478,8 @@ static int by_was(const void *a, const void *b) {
     return strcmp(((const change *)a)->was, ((const change *)b)->was);
 }
 
-/* Keeps one change for each text, and none for a text that now means two things. */
+/* Keeps one change of name for each text. Drops all changes of a text that would get two different
+   names. */
 static void settle_changes(void) {
     size_t n = 0;
     if (change_count) qsort(changes, change_count, sizeof *changes, by_was);
@@ -494,7 +498,8 @@ static const change *change_of(const char *was) {
     return (const change *)bsearch(&key, changes, change_count, sizeof key, by_was);
 }
 
-/* Names the sites that a profile has without their places. */
+/* Names the sites that a profile has without an address, by the names that other places with the
+   same text got. */
 static void name_sites(cJSON *at) {
     const change *to = NULL;
     cJSON *child;
@@ -505,7 +510,7 @@ static void name_sites(cJSON *at) {
     cJSON_ArrayForEach(child, at) name_sites(child);
 }
 
-/* Names the sites among the strings that events refer to. */
+/* Names the sites that are among the strings of the profile's events. */
 static void name_strings(cJSON *strings) {
     for (cJSON *at = strings ? strings->child : NULL, *next; at; at = next) {
         const change *to = cJSON_IsString(at) ? change_of(clean(at->valuestring)) : NULL;
@@ -519,7 +524,7 @@ static void name_strings(cJSON *strings) {
 static struct listed {
     cJSON **at;
     size_t count;
-} listed; /* the frames of the profile's stacks */
+} listed; /* the frames that the profile's stacks refer to */
 
 static void read_frames(const cJSON *stacks) {
     size_t room = 0;
@@ -536,7 +541,7 @@ static cJSON *frame_of_stack(const cJSON *stack, int i) {
     return n >= 0 && n < (double)listed.count ? listed.at[(size_t)n] : NULL;
 }
 
-/* Returns 1 if the innermost frame of a stack is a site. */
+/* Returns 1 if a site is the innermost frame of a stack. */
 static int is_stack_of(const cJSON *stack, const cJSON *site, const cJSON *all) {
     const cJSON *place = frame_of_stack(stack, 0);
     const char *wanted = cJSON_GetStringValue(get(site, "module"));
@@ -640,7 +645,8 @@ static int name_profile(void) {
         DIE("%s: %s", o.out ? clean(o.out) : "standard output", strerror(errno));
     free(text);
     status = tell();
-    cJSON_Delete(root); /* only now, because it has the paths of the modules */
+    cJSON_Delete(root); /* comes last, because the modules use paths that are texts of the
+                           profile */
     return status;
 }
 
