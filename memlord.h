@@ -26332,7 +26332,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Raises the highest number of bytes of a tag or a site, and keeps the list in order. */
+/* Raises the highest number of bytes of a tag or a site if this snapshot has more, and keeps the
+   list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -26376,14 +26377,15 @@ MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, cons
     return n < MLI_HOLDERS ? 0 : UINT64_MAX;
 }
 
-/* The sums over the snapshots from one to the last. Times are in minutes and bytes are differences,
-   both from the last snapshot, so that the sums keep their digits. */
+/* The sums of least squares over the snapshots from some snapshot to the last one. Times (t) are in
+   minutes and bytes (y) are differences, both from the last snapshot, so that the sums keep their
+   digits. */
 typedef struct mli_line_sums {
     double n, t, y, tt, ty, yy;
 } mli_line_sums;
 
-/* Adds a snapshot to the sums. Returns the slope of the line, in bytes a minute, and sets *fit to
-   its R2. */
+/* Adds a snapshot at time t with y bytes to the sums. Returns the slope of the line that fits them,
+   in bytes a minute, and sets *fit to its R2. */
 static MLI_COLD double mli_line_add(mli_line_sums *s, double t, double y, double *fit) {
     double over, within, across;
     s->n += 1;
@@ -26402,7 +26404,7 @@ static MLI_COLD double mli_line_add(mli_line_sums *s, double t, double y, double
 static double mli_series_minutes(const mli_series_list *list, uint32_t i) {
     return (double)(list->snapshot[list->snapshots - 1]->time - list->snapshot[i]->time) / 6e10;
 }
-/* Returns 1 if a series had fewer than `bytes` in all snapshots before one. */
+/* Returns 1 if a series had at most `bytes` in all snapshots before number `end`. */
 static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_series *s,
                                      uint32_t end, double bytes) {
     uint32_t i;
@@ -26412,13 +26414,13 @@ static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_seri
     }
     return 1;
 }
-/* Returns 1 if a line is one by which a series grows. `age` is how many minutes ago it began,
+/* Returns 1 if a line rises enough to count as growth. `age` is how many minutes ago it began,
    `late` the slope of its second half. */
 static MLI_COLD int mli_line_grows(double age, double slope, double late, uint64_t capacity) {
     if (slope <= 0 || late < slope / 2) return 0;
     return slope >= 1048576 || (capacity && slope * age >= (double)capacity / 100);
 }
-/* Finds the line by which a series grows. */
+/* Looks for the line by which a series grows, and stores it in the series. */
 static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
                                      uint64_t capacity) {
     const uint32_t last = list->snapshots - 1;
@@ -26578,7 +26580,7 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 
 /* The number of a site in the list must fit in a byte. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
-#define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
+#define MLI_LEAKS_TRIED 32 /* how many groups mli_leak_add looks at */
 
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
     for (leaks->room = 64; leaks->room < MLI_LEAKS && leaks->room / 2 < blocks;) leaks->room *= 2;
@@ -26593,7 +26595,8 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key changes the top bits */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product's top 12 bits, which depend on
+                                                        every bit of the key */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -26681,16 +26684,16 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds the sums of each site, or of each tag of blocks without a site, to its row on the first
-   device that has it. `first` is where the sums of the book begin. */
+/* Adds the sums of a site, or of a tag of blocks without a site, over all devices into its row on
+   the first device that has it. `first` is the index of the first of the sites' or tags' sums. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
         mli_leak_sum *from = &s->sum[first + row], *to;
         const uint32_t home =
             from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
-        if (!home || home == row || home > rows) continue; /* a row > rows was added since the
-                                                              capture */
+        if (!home || home == row || home > rows) continue; /* leaves out a row that was added since
+                                                              the capture */
         to = &s->sum[first + home];
         to->bytes += from->bytes;
         to->blocks += from->blocks;
@@ -26718,7 +26721,7 @@ static MLI_COLD void mli_leak_lines_add(mli_leak_sites *s, int book) {
                                   offsetof(mli_leak_site, bytes));
     }
 }
-/* Notes for each of the first n groups which listed site it belongs to. */
+/* Stores for each of the first n groups the number of the listed site that it belongs to. */
 static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_table *groups,
                                             size_t n) {
     size_t i;
@@ -26734,13 +26737,14 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Writes the number of a site to a place in `seen`. Returns 1 if the place had another number. */
+/* Stores the number of a site in a place of `seen`. Returns 1 if the place had another number, so
+   that the site has not been counted there yet. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;
     return first;
 }
-/* Notes the device, the tag and the scope of a group of a listed site. */
+/* Counts the device, the tag and the scope of a group in the line of its site. */
 static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
                                         const mli_leak_group *leak) {
     mli_leak_site *line = &s->line[number - 1];
@@ -26749,8 +26753,9 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
     const uint32_t first = mli_leak_first_row(s, name);
     unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
-    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* one of them was added
-                                                                             since the capture */
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* leaves out what was
+                                                                             added since the
+                                                                             capture */
     line->dev = dev;
     line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
     if (!first) line->untagged = 1;
@@ -26760,7 +26765,7 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     if (scope && mli_leak_first_seen(&scopes[scope], number))
         line->scopes++, line->scope = mli_scope_record_at(s->lord, scope)->path;
 }
-/* Notes what the groups tell about a listed site. */
+/* Fills in the devices, tags and scopes of a listed site from its groups. */
 static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
                                         const mli_leak_table *groups) {
     mli_leak_site *line = &s->line[number - 1];
@@ -27041,7 +27046,8 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* as the row counts allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* scales as the row of the
+                                                                        stack scales its allocs */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -27135,10 +27141,11 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* not for a device that was added after the
-                                                         capture began */
-    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* a pending block is freed
-                                                                            already */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* leaves out a device that was added after
+                                                         the capture began */
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* leaves out pending
+                                                                            blocks, because the host
+                                                                            has freed them */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
         mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
@@ -27153,8 +27160,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
 
 /* -- the lifetimes of blocks that begin and end in the event ring -- */
 
-typedef struct mli_lifetime_span { /* a slot of a table with open addressing */
-    uint64_t key;   /* made of the block's storage and type; 0 if the slot is vacant */
+typedef struct mli_lifetime_span { /* a slot of a hash table of blocks, with open addressing */
+    uint64_t key;   /* the block's storage, with its device type in the top bits; 0 if the slot is
+                       vacant */
     uint64_t stamp; /* when the block began; 0 if it has ended */
 } mli_lifetime_span;
 
@@ -27186,8 +27194,8 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so at most 80 % of the slots
-                                                                     are used */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80 % of the slots are
+                                                                     then used */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -27236,8 +27244,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
-   process, and those of other processes. The bytes by which the ledger's devices have grown since
-   the sample count as used, and as bytes of this process. */
+   process, and those of other processes. Bytes by which the ledger has grown since the sample of
+   the capacity count as used, and as this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -27296,7 +27304,7 @@ static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
-/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest rows.
+/* Captures each tag on each device once, for all lists of tags, and lists the MLI_TOP_TAGS largest.
    Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
@@ -27371,7 +27379,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Lists the largest sites. The balance of each arena counts as one more site. */
+/* Lists the largest sites. The bytes of each arena count as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -27393,7 +27401,7 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
-/* Lists the largest stacks, in the order of their keys: see mli_stack_line. */
+/* Lists the largest stacks, in the order of their keys, which mli_stack_line explains. */
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
@@ -27411,7 +27419,7 @@ static void mli_report_stacks(mli_report *r) {
         uint64_t first;
         line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
-            continue; /* a reset came after the row was counted */
+            continue; /* the stack has no numbers, because a reset came meanwhile */
         line.node = mli_stack_row_at(r->lord, i)->node;
         first = r->by_peak ? line.held : line.stat.live_bytes;
         line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
@@ -27609,8 +27617,8 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* -- anomalies and drops -- */
 
-/* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
-   first, then mistakes of the host, then detail that was lost. */
+/* The statistics that are anomalies and drops, the heaviest first. Those that make totals too low
+   come first, then mistakes of the host, then detail that was lost. */
 #define MLI_ANOMALIES_SAID 6 /* the most anomalies of a device that a sentence has */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
@@ -27645,7 +27653,8 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
     }
     return NULL;
 }
-/* Writes an anomaly as in "unknown_frees 1". `i` is the index after that of its column. */
+/* Writes an anomaly, as in "unknown_frees 1". `i` is 1 more than the anomaly's index in
+   mli_anomaly_columns. */
 static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
     mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
              v);
@@ -27670,14 +27679,14 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. With
-   the head of its kind a part is a sentence of at most 25 words, where a name counts as one. A part
-   is composed in r->part_text, and then each format writes it in its own way. Only
-   MLI_FIRST_DEVICES parts of a kind are written. */
+/* -- the verdicts -- A verdict has a kind, and a part for each device that it is about. The head of
+   the kind and one part are a sentence of at most 25 words, where a name counts as one. A part is
+   composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
+   parts of a kind are written. */
 
 /* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
-   how bad it is. The bad kinds come first and the odd ones last. Anomalies that lost bytes are bad:
-   see mli_verdicts_write. */
+   how bad it is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
+   mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -27706,19 +27715,19 @@ enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 typedef struct mli_verdict_writer {
     mli_report *r;
     int json, kind;  /* json: 1 for JSON, 0 for TEXT; kind: the kind that is being written */
-    int lost;        /* 1: some anomalies lost bytes */
+    int lost;        /* 1: some anomalies lost bytes, so that totals are too low */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     size_t sentences;   /* TEXT: how many sentences there were so far */
-    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after
-                           the last, from 0 */
+    size_t first, last; /* TEXT: the number of the first sentence to write, and of the one after the
+                           last; the first of all is 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
 } mli_verdict_writer;
 
-/* Begins a part of `bytes`. Returns where its text goes. If the kind has enough parts, adds the
-   bytes to those that are left out, and returns NULL. */
+/* Begins a verdict's part that is about `bytes`. Returns the output for its text. If the kind has
+   enough parts, adds the bytes to those that are left out, and returns NULL. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -27731,13 +27740,13 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind. The head of the leaks ends with the mark, as in "leaks since mark
-   1". */
+/* Writes the head of a kind of verdict. The head of the leaks ends with the mark, as in "leaks
+   since mark 1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
 }
-/* Writes composed text in a JSON string. The names in the text are escaped already. Adds the
+/* Writes a part's text in a JSON string. The names in the text are escaped already. Adds the
    escapes of JSON, and those that keep a name from ending the page's script element. */
 static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
     for (; *text; text++) {
@@ -27786,7 +27795,7 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_put_str(o, w->r->part_text);
     mli_put_str(o, "\n");
 }
-/* Ends a kind: writes how many parts were left out, and how many bytes they have. */
+/* Ends a kind of verdict: writes how many of its parts were left out, and their bytes. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
     mli_out *o = w->r->o;
@@ -27836,8 +27845,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* mapped files are included, because the limit
-                                                   counts them */
+        for (dev = 1; dev <= r->devices; dev++) /* includes mapped files, because the limit counts
+                                                   them */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
         mli_putf(o, "%jo of %jo", live, line->limit);
@@ -27846,7 +27855,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        /* passes 0, because the bytes of an account are among those of its device */
+        /* passes 0 bytes, because those of an account are among its device's */
         if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
@@ -27854,8 +27863,9 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
-/* Writes who holds a physical device: the largest other process, or all other processes if it is
-   not known, then the largest tag. Leaves out other processes that hold less than this ledger. */
+/* Writes who holds most of a physical device: the largest other process, or all other processes
+   together if the largest is not known, and then the largest tag. Leaves out other processes that
+   hold less than this ledger. */
 static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
     const memlord_capacity sample = mli_phys_sample_of(line->phys);
     mli_out *o = &w->part;
@@ -27918,13 +27928,14 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns 1 if a device has less than a quarter of its peak by now, as at the end of a program. Who
-   holds the rest tells little then. */
+/* Returns 1 if less than a quarter of a device's peak is still live, as at the end of a program.
+   Who holds the rest tells little then. */
 static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns what grows fastest of a device by a book, or NULL. */
+/* Returns the fastest growing tag or site (as `book` says) of a device, or the device itself, or
+   NULL if it does not grow. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -27975,8 +27986,8 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
-   only holder, is no arena, and no tag was ever used. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. If it is the only holder,
+   is no arena, and no tag was ever used, it is not. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
@@ -28005,7 +28016,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     site = mli_holder_site(&sites);
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
-        site = NULL; /* the tag part names the arena already */
+        site = NULL; /* leaves out the site, because the arena is already written in place of the
+                        tag */
     if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
     if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
@@ -28075,9 +28087,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does what mli_anomaly_next does, but leaves out the invocations and snapshots that are no
-   longer kept, because these lists are bounded and that is no fault. With dev 0 returns only what
-   no device has counted. */
+/* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
+   kept, because the bounds of these lists are no fault. If dev is 0, returns only what no device
+   has counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28299,7 +28311,8 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
         r->result = MEMLORD_E_NOMEM;
         return;
     }
-    for (i = r->row_count; i-- > 1;) { /* backwards, so that the oldest stack comes first */
+    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
+                                          its site's list */
         site = mli_stack_row_at(r->lord, i)->site;
         if (!site || site > r->site_rows) continue; /* the site was added since the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
@@ -28324,7 +28337,8 @@ static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t nod
     }
     return NULL;
 }
-/* Adds the numbers of a stack to those of its function. */
+/* Adds the numbers of a stack to those of `site`, the function of the program that called the
+   library. */
 static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
                                     const memlord_stack_stat *s) {
     mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
@@ -28558,8 +28572,8 @@ MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
-    x->stacks = mli_stack_rows(x->lord) - 1; /* comes first, so that the nodes of all these stacks
-                                                have numbers */
+    x->stacks = mli_stack_rows(x->lord) - 1; /* reads the number of stacks first, so that the nodes
+                                                of all these stacks have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
@@ -28571,7 +28585,8 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
-/* The frames that are no place of code, by kind. A function without a name is of the first kind. */
+/* The names of the frames that are no place of code, by MLI_FRAME_... A function without a name has
+   the first of these names. */
 static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)",
                                               "(others)"};
 
@@ -28688,7 +28703,8 @@ MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *w
         x->r->result = MEMLORD_E_NOMEM;
 }
 
-/* Calls put for a part of an arena, and returns the address after it. */
+/* Calls put for the bytes of one tag in an arena, as a block at address `at`, and returns the
+   address after it. */
 static MLI_COLD uint64_t mli_arena_block(mli_export *x, uint32_t dev, uint32_t tag, uint64_t at,
                                          uint64_t bytes, mli_block_fn put, void *writer) {
     mli_live_block b = mli_live_block_make(x, dev, at, bytes, (uint64_t)tag << 20);
@@ -28708,7 +28724,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* the tag got bytes since the capture */
+            if (bytes > left) bytes = left; /* keeps the sum of the capture, if the tag got bytes
+                                               since then */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -28738,7 +28755,7 @@ typedef struct mli_part_walk {
     mli_part_fn put;
     void *writer;
     const mli_live_block *whole;
-    uint64_t beside; /* the block's bytes that no part has yet */
+    uint64_t beside; /* how many of the block's bytes no part has had so far */
 } mli_part_walk;
 /* Writes a part. Stops at a part with more bytes than are left, because such a part belongs to
    another block, which has begun at that storage since. */
@@ -28812,16 +28829,17 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 typedef struct mli_json_writer {
     mli_report *r;
     int brief;        /* 1: the members that the HTML page does not read are left out */
-    uint64_t last[2]; /* in a brief report: the ns and the storage of the last event */
-    uint32_t *frame;  /* by number of a frame of the ledger: its number in the list "frames", from
-                         1; NULL if no stacks are listed */
+    uint64_t last[2]; /* in a brief report: the time in ns and the storage of the event written
+                         last */
+    uint32_t *frame;  /* by the ledger's number of a frame: the frame's number in the list "frames",
+                         from 1; NULL if no stacks are listed */
     uint32_t frames;  /* how many frames the ledger has */
 } mli_json_writer;
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
     mli_jsonf(o, ",%s:%ju", name, v);
 }
-/* Writes a rate, given in billionths. */
+/* Writes a rate that is given in billionths. UINT64_MAX means a rate that is not known. */
 static MLI_COLD void mli_json_rate(mli_out *o, const char *name, uint64_t rate) {
     mli_jsonf(o, rate == UINT64_MAX ? ",%s:null" : ",%s:", name);
     if (rate != UINT64_MAX) mli_put_fixed(o, rate, 9);
@@ -28910,7 +28928,7 @@ static void mli_json_devices(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Ends the list of devices, and begins the list of the other processes. */
+/* Ends a physical device's list of devices, and begins its list of other processes. */
 static void mli_json_others(mli_report *r, mli_phys *phys) {
     const memlord_capacity sample = mli_phys_sample_of(phys);
     size_t i;
@@ -28937,8 +28955,8 @@ static void mli_json_phys_all(mli_report *r) {
                   line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
                   line->process,
                   line->others, line->age, line->limit, line->held);
-        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes are in the
-                                                   capacity */
+        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes the capacity
+                                                   counts */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -28989,8 +29007,8 @@ static void mli_json_tags(mli_report *r) {
 /* -- JSON: stacks -- A frame of a stack is an index into "frames", and the module of a frame is an
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
-/* Writes the functions at a return address, if there are several, and whether the one that stands
-   for the address is in a library. */
+/* If several functions are inlined at a return address, writes them. Also writes whether the one
+   that the site shows is in a standard library. */
 static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(r->lord, site);
     uint32_t i;
@@ -29472,7 +29490,8 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-/* Writes the strings. `used`: 1 if there are events, which alone refer to them. */
+/* Writes the strings that events refer to. `used` is 0 if there are no events, so that no string is
+   needed. */
 static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
@@ -29580,7 +29599,8 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* storages are text, because readers of JSON round integers beyond 2^53 */
+    mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
+                       2^53 */
               ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
               "'scope':%s,'site':%p,'name':%s,'dtype':%s",
               mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
@@ -29595,8 +29615,8 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
 
 #define MLI_PLAIN_BLOCKS 10
 
-/* Returns 1 if a block is one of the ten largest, or if the host has said what it is. A heap has
-   thousands of other blocks, and of these the sites tell as much. */
+/* Returns 1 if a report lists a block: if it is one of the ten largest, or if the host has said
+   what it is. A heap has thousands of other blocks, of which the sites tell as much. */
 static int mli_json_block_shown(const mli_report *r, size_t i) {
     const memlord_block_info *b = &r->block[i];
     return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||
@@ -30283,7 +30303,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
 
 /* ------------------------------------------------------------------------ src/reports/text.c -- */
 
-#define MLI_TEXT_BAR 48 /* columns of the bar of live bytes */
+#define MLI_TEXT_BAR 48 /* the number of columns of the bar of live bytes */
 
 /* The most lines of each list on the first screen. */
 enum {
@@ -30293,18 +30313,19 @@ enum {
     MLI_FIRST_STACKS = 5,
     MLI_FIRST_BLOCKS = 2
 };
-#define MLI_TEXT_FRAMES 5      /* the most frames of a stack */
-#define MLI_TEXT_CALLERS 3     /* the most functions that called a library at a site */
-#define MLI_TEXT_LEAKS 20      /* the most sites of leaks */
-#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
+#define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
+#define MLI_TEXT_CALLERS 3     /* the most callers of a standard library that are shown for a
+                                  site */
+#define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
+#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
-/* Writes "... and 1 more tag" or "... and 2 more tags": how many things a list leaves out. `one` is
-   the word for one of them. */
+/* Writes how many things a list leaves out, as "... and 1 more tag" or "... and 2 more tags". `one`
+   is the singular of their name. */
 static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
     mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
 }
@@ -30362,9 +30383,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peaks added up)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
-   whose times fall into the column. If there is no such snapshot, it shows the live bytes of the
-   last snapshot before the column. */
+/* Returns the height of the bar at a column, from 0 to 7. The height shows the most live bytes
+   among the snapshots whose times fall into the column. If there is no such snapshot, it shows the
+   live bytes of the last snapshot before the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -30451,9 +30472,9 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the functions of a frame, the innermost first, but MLI_TEXT_FRAMES of a stack at most.
-   Leaves out those of standard libraries. Returns how many functions of the stack are written, or
-   MLI_TEXT_FRAMES + 1 if there are more. */
+/* Writes the functions of a frame, the innermost first. Leaves out those of standard libraries, and
+   those after MLI_TEXT_FRAMES functions of the stack. `shown` of the stack are written already.
+   Returns that number with those of this frame, or MLI_TEXT_FRAMES + 1 if there are more. */
 static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
     const memlord_site *site = mli_site_display(r->lord, frame);
     const mli_functions *all = mli_site_functions(r->lord, site);
@@ -30487,8 +30508,8 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks, in the order of mli_stack_line. If stacks are samples, adds a column
-   for the standard error of their live bytes. */
+/* Writes the largest stacks, in the order that mli_stack_line explains. If stacks are samples, adds
+   a column for the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->by_peak ? r->stack_rest_held : r->stack_rest.live_bytes, cut;
@@ -30592,8 +30613,8 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* success_rate is known, so the
-                                                                       line has begun */
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* the line has begun, because
+                                                                       success_rate is known here */
     if (shown) mli_put_str(r->o, "\n");
 }
 
@@ -30648,7 +30669,7 @@ static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
     mli_put_shape(o, meta, "x");
 }
 
-/* Writes the first parts of a block, below its line. */
+/* Writes the first parts of a block below the block's line. */
 static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
     uint64_t count, bytes;
     size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
@@ -30756,7 +30777,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing has a tag */
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* leaves out the tags, because nothing has a
+                                                        tag */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
                                    : "at the peak of %i, with %jo",
@@ -30765,8 +30787,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups
-   of equal blocks below it. */
+/* Writes the line of a site with leaks. If its blocks differ in tag, scope or device, also writes
+   the largest groups of equal blocks below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -30919,14 +30941,15 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
 #define MLI_TEXT_INDENT 8
 
 typedef struct mli_wrap {
-    mli_out to;               /* where the broken lines go */
+    mli_out to;               /* the output for the broken lines */
     char buf[1024];           /* the buffer of `to` */
-    size_t column, blanks;    /* the columns of the line so far; the blanks after them */
-    size_t used, wide;        /* the bytes and the columns of the word that has begun */
+    size_t column, blanks;    /* column: how many columns the line has so far; blanks: how many
+                                 blanks follow them */
+    size_t used, wide;        /* the bytes and the columns of the word that is being collected */
     char word[4 * MLI_TEXT_COLUMNS];
 } mli_wrap;
 
-/* Writes the word that has begun, on the next line if this one has no room for it. */
+/* Writes the collected word, on the next line if this one has no room for it. */
 static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     if (!w->used) return;
     if (w->column && w->column + w->blanks + w->wide > MLI_TEXT_COLUMNS) {
@@ -30939,12 +30962,13 @@ static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     mli_put(&w->to, w->word, w->used);
     w->used = w->wide = 0;
 }
-/* Breaks long lines: a memlord_write_fn. A word that is wider than a line is broken, too. */
+/* A memlord_write_fn that breaks long lines. A word that is wider than a line is broken, too. */
 static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;
     for (; at < end; at++) {
-        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* of UTF-8: a column begins */
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* 1: this byte begins a character
+                                                                   of UTF-8, and so a column */
         if (*at == ' ' || *at == '\n' ||
             (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
             w->used == sizeof w->word)
@@ -31075,8 +31099,8 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 
 #if !defined(MEMLORD_NO_PAGE)
 
-/* Writes a part of the page from an array of literals. `all` is the bytes of the array, `size`
-   those of one element. */
+/* Writes a part of the page from an array of string literals. `all` is the size of the array in
+   bytes, `size` that of one element. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
@@ -31261,31 +31285,32 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the most items of a batch; the viewer passes a batch as the arguments
-                              of one call */
+#define MLI_VIZ_BATCH 1000 /* the most items of a list that are appended at once; the viewer passes
+                              them as the arguments of one call */
 #define MLI_VIZ_WORDS 128
 
-/* A tag, or the functions of a frame, in the memo of the pickle. */
+/* The numbers that a tag, or the functions of a frame, have in the memo of the pickle. */
 typedef struct mli_viz_memo {
-    uint32_t first, count; /* the number of the tag or of the innermost function, and how many
-                              numbers follow each other; a count of 0 means none */
+    uint32_t first, count; /* first: the number of the tag or of the innermost function; count: how
+                              many consecutive numbers are used, or 0 if there are none yet */
 } mli_viz_memo;
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* the last events of storages; MLI_BLOCK_OPEN: the free of the block was
-                             requested; MLI_BLOCK_DONE: its segment is written */
+    mli_last_events last; /* the last event of each storage; MLI_BLOCK_OPEN means that the free of
+                             the block was requested, MLI_BLOCK_DONE that its segment is written */
     struct {
         const char *text;
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
-    mli_viz_memo *memo;    /* by row of tags, and behind these by frame */
+    mli_viz_memo *memo;    /* the memo's numbers by the tag's row, and behind these by frame */
     uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
-    uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
-                              how many parts of a block */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
-    uint32_t only; /* the dev of the events that are being written */
+    uint64_t items, parts; /* items: how many segments, or events of a device, are written so far;
+                              parts: how many parts of the block */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by the ledger's number of a device: its number in
+                                                the format */
+    uint32_t only; /* the device whose events are being written */
 } mli_viz_writer;
 
 static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
@@ -31338,9 +31363,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is a
-   uint64_t and %s a string. Any other character is an operation: see mli_viz_code. Requires: `form`
-   is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
+/* Writes what `form` says. A run of letters and _ is a word, which goes through the memo. %ju is a
+   uint64_t and %s a string. Any other character is an operation, which mli_viz_code explains.
+   Requires: `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -31372,8 +31397,8 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Gives an entry `count` numbers of the memo, and returns 0. Returns 1 if it has numbers: then the
-   caller does not write the items again. */
+/* Gives a tag or frame `count` numbers of the memo, and returns 0. Returns 1 if it has numbers
+   already, so that the caller does not write it again. */
 static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) {
     if (memo->count) return 1;
     memo->first = w->numbers;
@@ -31388,7 +31413,8 @@ static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the functions of a frame, from item n of a list on. Returns the number of items. */
+/* Writes the functions of a frame into a list that has n items. Returns the number of items that
+   the list has then. */
 static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32_t n) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     mli_viz_memo *memo = &w->memo[w->x.tags + frame];
@@ -31405,7 +31431,7 @@ static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32
     }
     return n + memo->count;
 }
-/* Writes the stack of a block. If the block has no site, its stack begins with a scope. */
+/* Writes the frames of a block's stack. If the block has no site, its stack begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
@@ -31471,8 +31497,8 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
     mli_viz(w, "}+}");
 }
 
-/* Writes a live block. If the ring has events of the block's storage, the last of them counts, and
-   not the map, because the map was read a moment later. */
+/* Writes a live block. If the ring has events of the block's storage, writes the block as the last
+   of them left it, and not as in the map, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -31553,7 +31579,7 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Numbers the devices. Returns how many lists of events the numbers need. */
+/* Gives the devices their numbers in the format. Returns how many lists of events these need. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;
@@ -31715,7 +31741,7 @@ static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
             break;
     return &table[at];
 }
-/* Makes room for one more entry. Returns 0 if there is no memory. */
+/* Makes room in the table for one more entry. Returns 0 if there is no memory. */
 static MLI_COLD int mli_portions_grow(mli_shares *t) {
     const size_t cap = t->cap ? t->cap * 2 : 1024;
     mli_portion *table;
@@ -31769,7 +31795,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
-/* Adds the allocs that each stack has counted to the share of that stack. */
+/* Adds the allocs that each stack has counted to the stack's share. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
@@ -31786,8 +31812,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)sum.alloc_bytes - (double)sum.picked_bytes;
     }
 }
-/* Adds the wholes of allocs: one for each site, one for each device, and one for the allocs of each
-   device that have no site. */
+/* Adds an entry for the allocs of each site, for those of each device, and for those of each device
+   that have no site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -31816,7 +31842,7 @@ static MLI_COLD void mli_portions_sites(mli_shares *t) {
 static mli_portion *mli_portion_next(const mli_shares *t, const mli_portion *s) {
     return s->next ? &t->at[s->next - 1] : NULL;
 }
-/* Returns the entry of a frame and a stack among the allocs on the device of `s`. */
+/* Returns the entry for the allocs of a frame and a stack on the device of `s`. */
 static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, uint32_t frame,
                                      uint32_t node) {
     mli_portion key = *s;
@@ -31826,7 +31852,8 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
+/* Returns the weight by which a share takes part in its whole: its `rest` or, if `all` is 1, its
+   `value`. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -31838,8 +31865,8 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
     return sum;
 }
 /* Divides a number of blocks (m is 0) or bytes (m is 1) among the shares of a whole, by their
-   weights. Adds the results to the shares' values or, with `all`, replaces the values by them. A
-   share that gets no block is to get no bytes. */
+   weights. Adds the results to the shares' values or, if `all` is 1, replaces the values. A share
+   that gets no blocks then gets no bytes either. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -31875,8 +31902,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to the device. They may not do so, because a realloc at
-   another site counts the bytes of its block there again. */
+/* Makes the allocs of a device's sites add up to those of the device. They may not add up, because
+   a realloc at another site counts the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -31893,8 +31920,8 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole. Adds the live blocks of each site up in the rest of its
-   allocs. */
+/* If `s` is a share of a stack, adds it to the list of its whole. If `s` is the live blocks of a
+   site, tag and scope, adds them to the `rest` of the site's allocs. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -31912,7 +31939,7 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* mli_portion_live_off takes the live blocks of a portion off the allocs of its site, so that only
+/* mli_portion_live_off takes the live blocks of an entry off the allocs of its site, so that only
    the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
    again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
@@ -31930,8 +31957,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Makes 0 of numbers below 0. The numbers of freed blocks are differences, so some are below 0.
-   Makes 0 of the rest of a stack without a picked block. */
+/* Sets numbers below 0 to 0. The numbers of freed blocks are differences, so some are below 0. Also
+   sets the `rest` of a stack without a picked block to 0. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -31941,16 +31968,16 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides `number` of the `left` that a whole still has among its stacks. The remainder stays with
-   the whole. If the stacks already have more than the whole, divides all of the whole among
-   them. */
+/* Divides `number` among the stacks of a whole that still has `left` to divide. The remainder stays
+   with the whole. If the stacks already have more than the whole (left < 0), divides all of the
+   whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole among its stacks. Blocks that no stack gets stay with the whole, with their
+/* Divides a whole among its stacks. The whole keeps the blocks that no stack gets, with their
    bytes. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
@@ -32129,32 +32156,33 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* The bytes of a site at the peak, or those that no site of the list has. */
+/* A part of a device's peak: the bytes of one of its largest sites, or the bytes of all other
+   sites. */
 typedef struct mli_peak_part {
-    uint32_t site;  /* the row of the site, or 0 for no site of the list */
+    uint32_t site;  /* the number of the site on the device; 0 for the bytes of other sites */
     uint64_t bytes; /* all bytes of the part */
     uint64_t given; /* the bytes that stacks have got so far */
-    double stacks;  /* the sum of what the stacks of the part held */
-    double upto;    /* the part of that sum whose stacks have got their bytes */
-    double scale;   /* what a stack gets for each byte that it held */
+    double stacks;  /* the sum of the bytes that the part's stacks held at the peak */
+    double upto;    /* the bytes held by those of these stacks that have got their bytes */
+    double scale;   /* how many bytes a stack gets for each byte that it held */
 } mli_peak_part;
 typedef struct mli_peak {
     mli_export *x;
     mli_block_fn put;
     void *writer;
     uint32_t dev;
-    uint32_t rest; /* the frame of bytes that neither a site of the list nor a stack has */
-    mli_peak_part part[MLI_HOLDERS + 1]; /* the sites of the list; the last part has the other
-                                            bytes */
+    uint32_t rest; /* the frame that stands for bytes of neither a listed site nor a stack */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
+                                            has the bytes of all other sites */
 } mli_peak;
 
-/* Returns the part of a device's peak that has the bytes of a row of sites. */
+/* Returns the part of a device's peak that the bytes of a site belong to. */
 static mli_peak_part *mli_peak_part_of(mli_peak *p, uint32_t site) {
     uint32_t i = 0;
     while (i < MLI_HOLDERS && !(site && p->part[i].site == site)) i++;
     return &p->part[i];
 }
-/* Finds the rows of the sites that held the device. */
+/* Fills in the parts of the sites that held most of the device at its peak. */
 static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
     memlord *lord = p->x->lord;
     uint32_t row;
@@ -32176,19 +32204,20 @@ static MLI_COLD void mli_peak_put(const mli_peak *p, mli_live_block b, uint64_t 
     b.bytes = bytes;
     if (bytes) p->put(p->writer, &b);
 }
-/* Adds what a stack held to its part. */
+/* Adds the bytes that a stack held at the peak to the sum of its part. */
 static void mli_peak_count(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part_of(p, row->site)->stacks += (double)mli_u64_load(&row->held);
 }
-/* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, and not each number, so
-   that rounding leaves no bytes over. */
+/* Gives a stack its share of its part's bytes. Rounds the sum of all stacks so far, and not each
+   share, so that rounding leaves no bytes over. */
 static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part *part = mli_peak_part_of(p, row->site);
     mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, row->site);
     uint64_t upto;
     part->upto += (double)mli_u64_load(&row->held);
     upto = (uint64_t)(part->upto * part->scale + 0.5);
-    if (upto > part->bytes) upto = part->bytes; /* which happens if a new peak came meanwhile */
+    if (upto > part->bytes) upto = part->bytes; /* the sum may be too high if a new peak came
+                                                   meanwhile */
     b.node = row->node;
     mli_peak_put(p, b, upto - part->given);
     part->given = upto;
@@ -32201,7 +32230,7 @@ static MLI_COLD void mli_peak_stacks(mli_peak *p,
         if (row->dev == p->dev) fn(p, row);
     }
 }
-/* Decides how much the stacks of each part get. */
+/* Computes how many bytes the stacks of each part get for each byte that they held. */
 static MLI_COLD void mli_peak_scale(mli_peak *p) {
     const int sampled = mli_stacks_sampled(p->x->lord);
     uint32_t i;
@@ -32279,14 +32308,14 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* the name of a part, which is the innermost frame; NULL if the line is of no
-                         part */
+    const char *part; /* the name of the block's part that the line is for, which is the innermost
+                         frame; NULL if the line is for no part */
     uint64_t bytes;
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
-    const char *measure; /* the text after the name of the device that says what the bytes are; ""
-                            for live bytes */
+    const char *measure; /* the text after the device's name that says what the bytes are, such as "
+                            (peak)"; "" for live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -32383,7 +32412,7 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores the heap, with its largest line at the root, after line i got too small for its
+/* Restores the heap, whose root is the largest line, after line i has become too small for its
    place. */
 static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
                                      size_t i) {
@@ -32444,7 +32473,7 @@ static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
     mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-/* The three functions below fill the table. */
+/* The functions mli_folded_add_... fill the table. */
 static MLI_COLD void mli_folded_add_live(mli_folded_writer *w) {
     w->groups.writer = w;
     w->groups.put = mli_folded_group;
@@ -32570,8 +32599,7 @@ static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_put_utf8(w->x.o, text, "");
     return w->strings++;
 }
-/* Writes a message of n numbers as a field. The numbers are fields 1 to n of the message; a number
-   of 0 is left out. */
+/* Writes, as a field, a message whose fields 1 to n are numbers. Leaves out a number of 0. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[80];
     mli_out m;
@@ -32588,9 +32616,9 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
-/* Writes a sample with the values of a pair: the number of allocations or of live blocks as `first`
-   and their bytes as `second`, or the bytes at the peak as `first`. `part` is the number of the
-   string that names a part, or 0 if the sample is of no part. */
+/* Writes a sample with the values of a pair (MLI_PAIR_...): the number of allocations or of live
+   blocks as `first` and their bytes as `second`, or the bytes at the peak as `first`. `part` is the
+   number of the string that names a block's part, or 0. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned pair, uint64_t first,
                                       uint64_t second) {
@@ -32625,7 +32653,7 @@ static void mli_pprof_held(void *writer, const mli_live_block *b) {
     mli_pprof_sample((const mli_export *)writer, b, 0, MLI_PAIR_PEAK, b->bytes, 0);
 }
 
-/* Writes a function under the next number, and adds a line of it to a location. */
+/* Writes a function under the next number, and adds it as a line to a location. */
 static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
                                         const mli_frame_name *f) {
     uint64_t function[] = {++w->functions, 0, 0, 0};
@@ -32765,22 +32793,23 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated.
-   The last number is there twice, once for each of the two walks that write live blocks. */
+/* The sums of a trace: its allocations, its live blocks, and in `older` how many of these no call
+   allocated. `older` is there twice, once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the traces of blocks in scopes; `bytes` of a group is the number of its
-                          trace, or 0 until that is written */
-    mli_heap_sum *sum; /* by trace */
-    uint64_t traces, infos;  /* how many of each were written */
-    uint64_t calls, held;    /* allocations that are still to be written; bytes that are allocated
-                                at this point */
-    uint64_t gone, gone_end; /* the first and the last info of the bytes that are no longer live:
-                                see mli_heap_gone */
+    mli_groups groups; /* the blocks in scopes, by trace; `bytes` of a group is the number of its
+                          trace, or 0 until the trace is written */
+    mli_heap_sum *sum; /* the sums of each trace */
+    uint64_t traces, infos;  /* how many traces and allocation descriptions ("a" lines) are
+                                written */
+    uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
+                                that are allocated at this point of the file */
+    uint64_t gone, gone_end; /* the first and the last description of the bytes that were live at
+                                the peak and are no longer */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -32789,7 +32818,7 @@ static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
         mli_put_hex_short(o, *v++);
     }
 }
-/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
+/* Writes a line "mode a b ..." with the n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
     mli_put_str(o, mode);
     mli_heap_words(o, v, n);
@@ -32864,7 +32893,7 @@ static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
 }
-/* Adds bytes that no call allocated. */
+/* Adds bytes that no call allocated, as a free of a negative number of bytes. */
 static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
@@ -32908,7 +32937,7 @@ static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uin
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
-/* Turns the sums of a trace into the sums of its freed allocations. */
+/* Turns the sums of a trace's allocations into the sums of those that were freed. */
 static void mli_heap_settle_one(mli_heap_sum *sum) {
     if (sum->live > sum->allocs) {
         sum->older[0] = sum->older[1] = sum->live - sum->allocs;
@@ -32926,7 +32955,7 @@ static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     sum->bytes = sum->bytes / sum->allocs * n;
     sum->allocs = n;
 }
-/* Turns the sums of all traces into the sums of their freed allocations, and counts the calls. */
+/* Turns the sums of each trace's allocations into those of the freed ones, and counts the calls. */
 static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
     const uint32_t n = mli_heap_traces_count(&w->x);
     uint64_t freed = 0, calls = 0;
@@ -33014,7 +33043,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
-    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 has no bytes */
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* writes description 0, which has no bytes */
     mli_share_blocks_each(&w->shares, mli_heap_count, w);
     mli_allocs_each(&w->shares, mli_heap_allocs, w);
     mli_heap_settle(w);
@@ -33554,17 +33583,17 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* by row of tags: the live bytes of the tag; behind these, by dev: the bytes
-                       without a tag */
-    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; the live bytes
-       now. */
+    int64_t *level; /* the live bytes of each tag, by its row; behind these, by the device's number,
+                       the bytes without a tag */
+    /* By the device's number: the time in ns when the next sample is due; the live bytes of the
+       last sample; the live bytes now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
-    unsigned char *depth; /* by number of a thread: how many of its scopes are open */
+    unsigned char *depth; /* how many scopes of each thread are open, by the thread's number */
     uint32_t threads;     /* how many entries `depth` has */
 } mli_trace_writer;
 
-/* Writes the begin of an event, up to its name. */
+/* Writes the beginning of an event, up to its name. */
 static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint64_t ns,
                                     uint32_t thread) {
     mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
@@ -33572,8 +33601,8 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it. Cuts it only
-   where a character begins. */
+/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it, but never
+   inside a character. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -33585,7 +33614,7 @@ static MLI_COLD void mli_trace_pair(const mli_export *x, const char *key, const 
     mli_jsonf(x->o, ",%s:", key);
     mli_trace_text(x, text);
 }
-/* Writes the begin of an event that is named after a device, up to its arguments. */
+/* Writes the beginning of an event that is named after a device, up to its arguments. */
 static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, uint64_t ns,
                                       uint32_t thread, uint32_t dev, const char *what) {
     mli_trace_open(x, phase, ns, thread);
@@ -33723,8 +33752,8 @@ static MLI_COLD void mli_trace_block(mli_trace_writer *w, const mli_export_event
     mli_trace_close(&w->x);
 }
 
-/* Writes the begin or the end of a scope. w->depth counts the open scopes of each thread, so that
-   an end whose begin is not in the ring is left out. */
+/* Writes the event that begins or ends a scope. w->depth counts the open scopes of each thread, so
+   that an end whose begin is not in the ring is left out. */
 static MLI_COLD void mli_trace_scope(mli_trace_writer *w, const mli_export_event *e) {
     const uint32_t id = e->of.scope;
     const mli_scope_record *scope = id ? mli_scope_record_at(w->x.lord, id) : NULL;
@@ -33751,8 +33780,8 @@ static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
     mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
 }
 
-/* Sets the levels to those at the start of the ring, which are those of the report less all that
-   the ring adds. */
+/* Sets w->level to the live bytes at the start of the ring: those of the report less all that the
+   ring's events add. */
 static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     uint32_t i;
     for (i = 1; i <= w->x.devices; i++) {
@@ -33860,7 +33889,7 @@ typedef struct mli_writer {
                                      (mli_report.whole) */
 } mli_writer;
 
-/* The row of each format in the table mli_writers. */
+/* The entry of each format in the table mli_writers. */
 #define MLI_WRITER_TEXT {mli_text, 1}
 #define MLI_WRITER_JSON {mli_json, 1}
 #define MLI_WRITER_NONE {NULL, 0}
