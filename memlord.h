@@ -5693,8 +5693,10 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
    for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
-   scope and stream that a block began with, taken together. The cold lock is
-   mli_process.cold_lock. */
+   scope and stream that a block began with, taken together. A stamp is a time, by the processor's
+   counter or the ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the
+   ledger starts. A safe point is a moment at which host code may run, such as memlord_gc_poll. The
+   cold lock is mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
@@ -5756,7 +5758,7 @@ typedef struct mli_shard {
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
     mli_u32 state; /* one of MLI_HELPER_... */
-    mli_u32 stop;  /* 1: the helper must end, and is joined */
+    mli_u32 stop;  /* 1: the helper's thread must end */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;
@@ -5848,7 +5850,7 @@ struct mli_threads_state {
 struct mli_stacks_state {
     mli_u32 depth;     /* the most frames that are kept of a stack; 0: no stacks are taken now */
     mli_u64 bytes;     /* mean bytes from one picked alloc to the next; 1: every alloc is picked */
-    mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
+    mli_u64 estimated; /* the last value of `bytes` that was above 1; 0: there was no such value */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
                           is 1 */
@@ -5857,8 +5859,8 @@ struct mli_stacks_state {
     memlord_unwinder unwinder;
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* one more than each vector has; they grow under
-                                                   the cold lock */
+    mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
+                                                   vector; they grow under the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
@@ -5867,14 +5869,14 @@ struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
     uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
-    mli_u32 scope_count;  /* one more than there are scopes */
+    mli_u32 scope_count;  /* one more than the number of scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
                                      is published */
     mli_vector rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
+    mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
                                      also looks for a due snapshot at its end; 0: no call looks */
@@ -5987,7 +5989,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
    because a hooked function has no argument that could tell its table. Tables are hooked under the
    registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* the table that is hooked now; NULL: none is */
+    memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
     memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
                              go on to call them; free_fn NULL: the slot was never used */
     mli_u64 generation;   /* the generation of the ledger that records; 0: nothing is recorded */
@@ -6085,14 +6087,16 @@ typedef struct mli_self_state {
     void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
                                 NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
-    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
+    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
+                                unwinder */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
     uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
                                 not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
                                 not known */
-    void *frame;             /* the frame that `caller` returns to; NULL: not known */
+    void *frame;             /* the frame of the function of MemLord that returns to `caller`; NULL:
+                                not known */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
     struct mli_picks *pick_part; /* the part of the table of sampled blocks that has room for the
@@ -6105,7 +6109,7 @@ typedef struct mli_self_state {
     uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block other than the
                                 thread's last picked one, so mli_thread.taken_key stays */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
-    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
+    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
                                 books/blocks */
@@ -6313,8 +6317,8 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c);
 
-/* Reads a number up to a comma or the end. With `places` it may have a fraction. Returns the rest
-   of the text, or NULL if there is no number, or one above UINT32_MAX. */
+/* Reads a number up to a comma or the end. With `places` 1 the number may have a fraction. Returns
+   the rest of the text, or NULL if there is no number, or one above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
@@ -6472,7 +6476,7 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
 }
 
 /* Returns 1 if a character could end a line, control a terminal or change the direction of the text
-   around it. These are the controls, the separators, and the marks of Unicode's property
+   around it. Such characters are the controls, the separators, and those with Unicode's property
    Bidi_Control. */
 static int mli_code_is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
@@ -7108,7 +7112,7 @@ typedef struct mli_region { /* one block of the allocator: this header, then the
     struct mli_region *next;
     char *data; /* the pieces, aligned to a grain */
     uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
-                                        grains it has; for others: 0 */
+                                        grains the piece has; for all other grains: 0 */
 } mli_region;
 typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
     struct mli_piece *next, **back;
@@ -7161,7 +7165,8 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
-    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    uint32_t used, huge;                   /* number of pages in use; 1: huge pages were
+                                              requested */
     uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
@@ -7177,7 +7182,8 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Maps an extent, aligned to its size. It maps twice as much and unmaps the rest. */
+/* Maps an extent that is aligned to its size. To align it, maps twice as much and unmaps the
+   rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
     size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
@@ -7361,8 +7367,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
 static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
-/* Returns the bytes that a block above 16 KiB takes besides its own. They are for its alignment,
-   and for the pointer to where it really starts. A block of the os allocator needs neither. */
+/* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
+   alignment of the block, and for the pointer to where it really starts. A block of the os
+   allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -19437,7 +19444,7 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    mli_u32 count;             /* one more than the number of records; grows under the cold lock */
     struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 
@@ -19454,7 +19461,8 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
 
 /* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell, or 0 without a cell. */
+/* Returns the level of a cell (bytes that its thread has allocated less freed), or 0 without a
+   cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -19619,7 +19627,7 @@ typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed numbers */
 } mli_min_max;
 
-/* One thread's totals in one scope, in this epoch. */
+/* One thread's totals in one scope, in the epoch that the member `epoch` names. */
 typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
@@ -19630,7 +19638,7 @@ typedef struct mli_thread_scope {
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
                                                 ended span changed the thread's level; signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
-       that is being written is none of the last MLI_RUNS_KEPT. */
+       that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
@@ -19969,7 +19977,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* the scope of the event */
+        t->now.span = f; /* mli_event_record takes the scope of the event from here */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
                          0, 0, 0);
         if (begins && f == innermost) break;
@@ -20409,11 +20417,11 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    uint16_t at, kind; /* the offset in memlord_stats, 0 for a loss; one of MLI_KIND_... */
+    uint16_t at, kind; /* the offset in memlord_stats (0 for a loss); one of MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
-/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
+/* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
@@ -21070,8 +21078,8 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 /* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
    use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
-   for the band state; none while a callback runs. */
+   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
+   then phys for the band state; none while a callback runs. */
 
 /* A band check compares a device with its thresholds. services/call_end decides when a call runs a
    check. */
@@ -21128,7 +21136,8 @@ MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* the number of bands; 0: the host wants none there */
+    size_t n;                  /* the number of bands; 0: the host wants no band for these
+                                  devices */
     const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
                                   mli_default_bands */
 } mli_strategy;
@@ -21420,7 +21429,8 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval; /* most live and freed bytes that no check has
                                                      seen */
-    /* Hysteresis: a near device stays near for longer. */
+    /* Twice the margin is hysteresis: a device that is near the threshold does not leave that state
+       at once. */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
@@ -21471,7 +21481,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* 1: used % is of the limit */
+    const int limited = phys->limit && !phys->sample.known; /* 1: the used percent is a share of the
+                                                               limit */
     memlord_gc_event *e = &v->event;
     uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
     size_t i = 0;
@@ -21493,15 +21504,16 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
 /* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
    checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
+    uint64_t never = (uint64_t)INT64_MAX; /* a signed number, because mli_cell_tripped compares
+                                             signed differences */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
-/* Returns 1 if bytes were published past the marks of a device while these were set. A later
-   publication sees the marks, because it takes the row's lock after this function or, without a
-   batch, adds after it. */
+/* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
+   A later publication sees the marks, because it takes the row's lock after this function or,
+   without a batch, adds after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -21606,9 +21618,9 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-/* Begins a collection on a device. Returns 0 if a collection is running there. A collection that
-   this thread left by longjmp counts as failed, and is over. The exchange pairs with the release
-   store in mli_gc_run_callbacks. */
+/* Begins a collection on a device. Returns 1, or 0 if another collection is running on the device.
+   A collection that this thread left by longjmp counts as failed, and is over. The exchange pairs
+   with the release store in mli_gc_run_callbacks. */
 static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
@@ -21717,7 +21729,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
+                                         cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -21964,10 +21977,10 @@ enum {                      /* values that stand in place of a slot's number */
 };
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of the device's identity; 0: there is no device */
-    uint64_t held;     /* bytes that are live there, or that pools have reserved */
+    uint64_t held;     /* bytes on the device that are live, or that pools have reserved */
     uint64_t spare;    /* bytes of `held` that are unused in pools, or freed but not yet reusable */
-    uint64_t failing;  /* 1: allocations fail there */
-    uint64_t wanted;   /* bytes that the ledger asked the others for */
+    uint64_t failing;  /* 1: allocations on the device fail */
+    uint64_t wanted;   /* bytes that the ledger asked the other ledgers for */
     uint64_t asked;    /* number of the request that asked for `wanted` */
     uint64_t released; /* bytes that the ledger ever gave back for requests of others */
 } mli_page_device;
@@ -22075,8 +22088,8 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* size of the file, a multiple of every page size up to 64
-                                       KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* size of a page's file, a multiple of every page size of
+                                       memory up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
@@ -22428,7 +22441,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Then it is 1 ns more
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Later it is 1 ns more
    than the time at which the function last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
@@ -22626,9 +22639,9 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- readers, which sample a physical device that no poller samples -- */
 
-/* Returns 1 if a reader may run a source on this thread. It may not with MEMLORD_FLAG_DEFER. Nor
-   may it inside code of the host that MemLord called: the ledger's allocator, a logger, a try
-   function, a fence, a source or a collection callback. */
+/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
+   not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
+   ledger's allocator, a logger, a try function, a fence, a source or a collection callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -22650,9 +22663,10 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader has to sample a physical device. It has to if there is no sample, or if the
-   latest one is older than three poll intervals and no poller runs. The result is 1 at most once in
-   an interval, because each sample, also a failed one, sets `sampled`. */
+/* Returns 1 if a function that reads the capacity has to sample a physical device. It has to if
+   there is no sample, or if the latest one is older than three poll intervals and no poller runs.
+   The result is 1 at most once in an interval, because each sample, also a failed one, sets
+   `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -23227,8 +23241,8 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
    end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
-    uint64_t ms;    /* length of the rest in ms; it doubles with each run in a row that gave
-                       nothing */
+    uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
+                       back */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -23246,8 +23260,8 @@ struct mli_neighbours_state {
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
     mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of the devices in the slot */
     struct mli_raise *raises;               /* the requests of this ledger that are not over */
-    uint32_t at_bells; /* threads that ring a bell of the page or wait at one; the page stays mapped
-                          until it is 0 */
+    uint32_t at_bells; /* number of threads that ring a bell of the page or wait at one; the page
+                          stays mapped until this number is 0 */
     int answers;       /* 1: a thread is answering requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
@@ -23316,7 +23330,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills in what the ledger holds of one of its physical devices. */
+/* Fills in the bytes that the ledger holds on one of its physical devices, and whether allocations
+   fail on it. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -23635,8 +23650,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because it may block while
-                                                            answers wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because a source may block
+                                                            while neighbours wait for answers */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -23715,9 +23730,11 @@ static MLI_COLD void mli_listener_run(void *user) {
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */
+        rung = mli_u32_load(bell); /* read before the work, so that a ring from here on ends the
+                                      wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
-        if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
+        if (open) mli_requests_answer(lord); /* comes first, because a neighbour waits for the
+                                                answer */
         if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -23805,7 +23822,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
+                                            come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -23817,7 +23835,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* the answers say who rests */
+    mli_slots_note(lord); /* neighbours that have answered may rest now */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -24052,7 +24070,8 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
    while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
    peak (mli_stacks_hold), so that holders and stacks are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one snapshot less, so that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
+                             that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -24065,10 +24084,10 @@ typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
                                                        blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: where the device's holdings begin among those of the
-                                  snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; only tags and sites
-                                  have some */
+    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
+                                  holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
+                                  none */
 } mli_device_usage;
 
 /* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
@@ -24166,7 +24185,7 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 struct mli_snapshots_state {
     mli_lock lock;
     struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the snapshots, in order of time */
-    struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
+    struct mli_snapshot *out; /* a list of snapshots that were evicted while there were readers */
     uint32_t count;           /* how many snapshots are in `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
@@ -24457,7 +24476,7 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_look_set(lord, mli_now() + step);
 }
 
-/* Runs a recorder's thread. */
+/* Saves at the interval of a recorder, on its thread, and serves requests for reports. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;
@@ -24705,7 +24724,7 @@ typedef struct mli_context_record {
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    mli_u32 count;             /* one more than the number of records; grows under the cold lock */
     struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
@@ -24810,8 +24829,8 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan
-                                                           record */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan record,
+                                                           so it has no context of its own */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25403,7 +25422,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
 
 struct mli_retry_state {
-    memlord_retry policy; /* the policy for calls that give none */
+    memlord_retry policy; /* the retry policy for calls that give no policy of their own */
     mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
 };
 
@@ -25457,8 +25476,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on the sums include all frees that did not see the
-                                  alert */
+    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
+                                  see the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -25482,7 +25501,7 @@ typedef struct mli_request {
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
     mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
                               request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
+    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
     void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
                               attempt overwrite these */
@@ -25758,10 +25777,11 @@ typedef struct mli_verify_sum {
 typedef struct mli_verify {
     memlord *lord;
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
-    uint32_t rows[MLI_BOOKS];        /* one more than each book has rows */
+    uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
-    mli_verify_sum detached;         /* detached blocks, which are off the map and still count */
+    mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
+                                        but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
     mli_verify_sum picked;           /* blocks with a stack; their `bytes` are weights */
     mli_out text;
@@ -33905,7 +33925,7 @@ struct mli_saving_state {
     mli_u32 exit_format;    /* a memlord_format plus 1; 0 means no report at exit */
     mli_ptr exit_directory; /* const char *: a kept string; NULL means output_dir */
     mli_ptr export_path;    /* const char *: a kept string; NULL if there was no export */
-    mli_u32 export_failed;  /* 1: the last export failed, and was logged */
+    mli_u32 export_failed;  /* 1: the last export failed, and the failure was logged */
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
@@ -34346,8 +34366,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Starts the totals of all states over. Requires: the caller holds the cold lock, and t is the
-   thread's record. */
+/* Starts the totals in the states of all modules over. Requires: the caller holds the cold lock,
+   and t is the thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
@@ -34533,7 +34553,7 @@ static void mli_words_lock(int take) {
     (void)take;
 #endif
 }
-/* Takes or drops the locks of the orphan records. */
+/* Takes or drops the lock of each ledger's orphan record. */
 static MLI_COLD void mli_orphans_lock(int take) {
     memlord *lord;
     MLI_LEDGERS_EACH(lord)
@@ -34569,7 +34589,7 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the rest reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
@@ -34778,7 +34798,8 @@ static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
-    mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
+    mli_u64_store(&mli_process.pid, mli_pid()); /* set before the state is BUSY: see
+                                                   mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
 /* Prepares the process for its first ledger, after mli_process_claim has returned 1. */
