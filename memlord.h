@@ -8280,11 +8280,11 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. Owns what else an alloc looks
-   up for an entry, too: the dev of a device, and the mark. May use base/memory and books/threads.
-   Invariants: a thread is inside a shard while it uses the shard's table, and it counts its changes
-   of the table before it leaves. bench/README.md has the measurements that led to this shape.
-   Locks: the lock of a shard, then that of a bucket. */
+/* Owns the map from (device type, storage) to an entry of 24 bytes. Also owns what else an alloc
+   looks up for an entry: the number (dev) of a device, and the number of the current mark. May use
+   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
+   table, and it counts its changes of the table before it leaves. bench/README.md has the
+   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
@@ -9091,16 +9091,16 @@ typedef struct mli_levels {
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
-    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
-                                         check is requested; signed */
+    mli_u64 check_above, check_below; /* a band check is requested when the published bytes reach
+                                         check_above or fall below check_below; signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
     mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
                        orders two checks, see mli_band_update. */
-    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
-                                   never */
+    uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
+                                   its next; 0 means that it requests none */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
@@ -9132,14 +9132,14 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
    cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
-   enter or freeze shards, books/map. Invariant: no peak is too high. It is computed from published
-   bytes, which never exceed the live bytes, or from levels that were live together. Locks: count,
-   then row. */
+   enter or freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
+   published bytes, which never exceed the live bytes, or from levels that were live together.
+   Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
-   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
-   levels are exact modulo 2^64.
+   it. In a cell of the orphan record, which threads without a record share, any thread counts,
+   under the count lock. A thread that frees the block of another thread counts the free in its own
+   cell, so a level may be negative. Sums of levels are exact modulo 2^64.
 
    A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
    bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
@@ -9152,8 +9152,8 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* how many; in a site's cell `frees` counts calls of free at the site,
-                              for blocks of any site */
+    mli_u64 allocs, frees; /* the number of each; in a site's cell `frees` counts the calls of free
+                              at the site, for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
@@ -9166,26 +9166,26 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Returns a negative value if the level rose above `high`. `high` is at most a
-   share above `base`, so a level up to `high` needs no publication. */
+/* Counts an alloc in a cell. Returns a negative value if the cell's level rose above its `high`. A
+   level up to `high` needs no publication, because `high` is at most a share above `base`. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
-/* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
-   fell below `base`. `out` is stored before `level`. A reader loads them in the other order, so
-   that it never finds more bytes freed than allocated. */
+/* Counts the bytes of a free in a cell. The caller adds to `frees`. Returns a negative value if the
+   cell's level fell below its `base`. `out` is stored before `level`. A reader loads them in the
+   other order, so that it never finds more bytes freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the word of a device's cell that says when the thread requests its next band check: at a
-   free after which `out` exceeds the word. If the word is 0, the next free requests the check. The
-   word is freed_here, which only the cells of sites use otherwise. */
+/* Returns the member of a device's cell with the threshold for the next band check. The thread
+   requests the check at the free that brings `out` above the threshold, so 0 means the next free.
+   The member is freed_here, which otherwise only the cells of sites use. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9198,8 +9198,8 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does what a change of a cell makes due. Raises the cell's `high`. Publishes the cell if it now
-   holds back less than 0 bytes or more than its share. Requests a band check if one is due.
+/* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
+   now holds back less than 0 bytes or more than its share. Requests a band check if one is due.
    Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
@@ -9211,21 +9211,21 @@ typedef struct mli_row {
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
-    mli_u64 published;     /* signed bytes; at most the live ones while no thread is inside a
-                              shard */
-    mli_u64 peak;          /* signed bytes */
-    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
-                              signed */
+    mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
+                              a shard */
+    mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
+    mli_u64 sampled_peak;  /* of a device: the most published since its phys was sampled; signed */
     mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
                               a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
+    mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
+                              row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
                               first has not published again since; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
-    struct {               /* the sums at the last reset; a collection also restarts `freed` */
+    struct {               /* the cells' sums at the last reset; a collection sets `freed` anew */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -9237,42 +9237,42 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* The last request that found no memory. */
+/* The last request on a device that found no memory. */
 typedef struct mli_oom {
-    uint64_t bytes; /* the bytes that the request wanted */
-    uint64_t live;  /* the live bytes of the device then */
-    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX if unknown */
+    uint64_t bytes; /* the size of the request */
+    uint64_t live;  /* the live bytes of the device when it failed */
+    uint64_t used;  /* the bytes in use at the phys when it failed; UINT64_MAX if unknown */
     const memlord_site *site;
     uint64_t time;  /* when it failed; 0 means that there was no such request */
 } mli_oom;
 
-/* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
-   than the sample. */
+/* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
+   device is newer than the sample. */
 typedef struct mli_sample_mark {
-    uint64_t held; /* the bytes that the device held at least */
-    uint64_t in;   /* the bytes ever allocated, before the source ran */
+    uint64_t held; /* a lower bound of the bytes that the device held */
+    uint64_t in;   /* the bytes allocated since create, read before the capacity source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* arena bytes on the device, and the part that tags have */
+    mli_u64 arena, arena_tagged;   /* the balance of arena bytes, and the part under tags */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
-    mli_oom oom;                 /* under the lock of the phys */
+    mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample being taken; under the same lock */
+    mli_sample_mark before;      /* the mark of the sample being taken; under that lock, too */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
-/* Returns the record of a dev, or NULL if it was not made yet. */
+/* Returns the record of the device with a number (dev), or NULL if the record is not made yet. */
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-/* Returns row `number` of a book. */
+/* Returns row `number` of a book: of the devices, the sites or the tags. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
 /* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
@@ -9289,8 +9289,8 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 without using its table, so that a fork waits until the caller has counted and
-   left. While the shard is stopped, waits for the shard's lock. */
+/* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
+   does not use the shard's table. While the shard is stopped, waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
@@ -9321,7 +9321,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets counters.look_due. */
+/* Sets the time from which on a publication looks for a due snapshot; 0 means never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -9332,8 +9332,8 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
-   since, returns how far it is above the base now. Requires: the caller holds the row's lock, if
-   the ledger has a batch. */
+   since, returns how far the level is above the base now. Requires: the caller holds the row's
+   lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak to its published bytes with a cell at its `high`. Does nothing if another
@@ -9360,7 +9360,7 @@ typedef struct mli_row_delta {
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
    finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
-   its row may need memory. A fork may then come between the block and that count. */
+   its row may need memory. A fork may then come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
@@ -9497,16 +9497,15 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the
-   end of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+/* Returns 1 if the end of this call is to look for a due snapshot. Only there may the host's clock
+   be called. Without a batch every call publishes, and only each 64th looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands
-   if a bound was reached, of the device's holders if they are to be noted again, and of snapshots.
-   */
+/* Requests a check at the end of the call, after a publication that found `live` bytes: if a bound
+   of a band was reached, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9553,9 +9552,9 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Counts a cell among the cells of its row that are in use, before its first publication. The other
-   cells in use then have a smaller share, so the function asks their threads to publish. The first
-   cell of the row may hold back a whole batch until it publishes, and row->first names it. */
+/* Adds a cell to those of its row that have published, before its first publication. The other
+   cells then have a smaller share, so the function asks their threads to publish. The first cell of
+   the row may hold back a whole batch until it publishes, and row->first names it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9576,9 +9575,9 @@ static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
 
-/* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
-   adds them to the peak, because the published bytes, the level of that cell and these bytes were
-   live together. Requires: the caller holds the row's lock. */
+/* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
+   of another cell adds them to the peak, because the published bytes, the level of that cell and
+   these bytes were live together. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -9596,8 +9595,8 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_u64_store(mli_cell_next_check(cell), 0);
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
-/* Returns the part of row->held that is of this cell. The halving also undoes what
-   mli_cell_limit_set does to a limit of 0. */
+/* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
+   what mli_cell_limit_set does to a limit of 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -9668,7 +9667,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 }
 
 /* Publishes those of a thread's cells for the rows of a book that may come to hold back more than
-   their share, and those that are alone in their row: a peak reset has asked for these. */
+   their share. Also publishes a cell that is alone in its row, in case a peak reset has asked for
+   it. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -9682,8 +9682,8 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
             mli_cell_publish(lord, book, i, cell);
     }
 }
-/* Publishes a thread's cells for devices and tags, as another thread has asked. Runs before the
-   present call counts, so that the peak has the level that the last call left. */
+/* Publishes a thread's cells for devices and tags, because another thread has asked for it. Runs
+   before the present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
@@ -9706,7 +9706,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
-    if (d->frees_here) return; /* the level is as it was, and the thread may not be inside */
+    if (d->frees_here) return; /* the level has not changed, and the thread may be outside */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
@@ -9777,10 +9777,10 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
-/* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
-   cell that came into use as the k-th and was idle since then holds back at most a k-th of the
-   slack. The first cell has published since there were two cells, and holds back at most half of
-   it. The first cell of a site holds back at most a batch. */
+/* Returns by how many bytes the peak of a row may be too low: the sum of what its cells may hold
+   back. A cell that was the k-th to publish and idle since then holds back at most a k-th of the
+   slack. The first cell was asked to publish again when a second one did, so it holds back at most
+   half. The first cell of a site is not asked, and holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -9801,9 +9801,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of
-   `level` also pairs with the releases of the calls that count: a reader that finds the level of a
-   call also finds what calls counted that had ended before. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
+   `level` also pairs with the release stores of the calls that count. So a reader that finds the
+   level of a call also finds the counts of all calls that ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -9834,7 +9834,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: a cell's high does not count, because another has published since */
+    int blind = 0; /* 1: some cell's `high` does not count, because another has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -9904,7 +9904,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
         mli_cell *cell = mli_cell_at(of, book, number);
         uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* the spans of its thread need its base and its high */
+        if (device && of != t) { /* the spans of the cell's thread need its base and its high */
             mli_cell_ask(of, row, cell);
             continue;
         }
@@ -9973,9 +9973,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the
-   epoch changes with the rows of devices, all of which it takes at once: a free counts in both or
-   in none. */
+   them. The calls of all threads wait meanwhile, so the function takes at most 1024 rows. It takes
+   all rows of devices at once, and adds 1 to the epoch with them. So a free comes before both
+   changes or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
@@ -10493,9 +10493,9 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
-   is published by the row count, the index and the map, when all of its data can be read. Lock: the
-   cold lock. */
+   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused.
+   The row count, the index and the map publish a dev only when all data of its device can be read.
+   Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10526,8 +10526,9 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
    store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the record of physical device i. Number 0 is that of cpu, pinned and mapped; any other i
-   is the own_phys of the device with dev i. If a device shares another's, its own is unused. */
+/* Returns the record of physical device i. Record 0 is host memory, which cpu, pinned and mapped
+   share. Record i is otherwise the own_phys of the device with dev i, and is unused if that device
+   shares the physical device of another. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
@@ -10776,10 +10777,11 @@ typedef struct mli_handle {
 } mli_handle;
 
 /* The record of an account. The limit applies to the sum of the bytes that are charged and the
-   bytes that tickets hold. While a call records a block that comes off a ticket, the block's bytes
+   bytes that tickets hold. While a call records a block whose bytes a ticket holds, these bytes
    count twice. */
 typedef struct mli_account_record {
-    mli_handle handle;         /* changes under the cold lock; closing also takes `lock` */
+    mli_handle handle;         /* changes only under the cold lock; closing the account also takes
+                                  `lock` */
     mli_lock lock;             /* guards the members below */
     uint64_t held;             /* the bytes that tickets hold */
     memlord_account_stat stat; /* what memlord_account_get returns */
@@ -10832,8 +10834,9 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
    limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold `bytes` more after the calls that now record blocks off
-   tickets have ended. The bytes of these blocks, `in_flight`, count twice until then. */
+/* Returns 1 if an account could hold `bytes` more once the calls in progress have ended. These
+   calls record blocks of `in_flight` bytes that tickets hold, so these bytes count twice until
+   then. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the
@@ -11395,8 +11398,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings, in a module. Returns NULL if there is none. *key is
-   then a key for the site that the index does not have yet. */
+/* Finds the site of a struct with kept strings, in a module. If there is none, returns NULL, and
+   *key is a free key of the index for the site. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -11424,8 +11427,9 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under its content and under its struct. So the index has a site under
-   every struct by which the site was ever displayed. Requires: room for two keys is reserved. */
+/* Adds a site to the index under the key `content` and under the address of its struct. So the host
+   finds the site by every struct by which it was ever displayed. Requires: room for two keys is
+   reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -11560,9 +11564,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. Returns NULL if there is none. *key is then a key for the site that
-   the index does not have yet. A module that is loaded again at another address has the same
-   sites. */
+/* Finds the site of a place. If there is none, returns NULL, and *key is a free key of the index
+   for the site. A module that is loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -11660,7 +11663,7 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns 1 if the module that had a return address when the address was first seen has it now. */
+/* Returns 1 if the return address of a site is now in the same module as when it was first seen. */
 static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
     const mli_module *now = site->where;
     return now && (now->image.stays ||
@@ -11675,8 +11678,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
-   host may pass any struct that it was given. Returns MLI_AGAIN if it needs memory first. */
+/* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
+   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11894,7 +11898,8 @@ static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site
     if (r) return r;
     for (i = 0; i + 1 < all->count && all->at[i].library;) i++;
     all->shown = i;
-    mli_u32_store(&site->resolved, 1); /* a function without a name keeps none */
+    mli_u32_store(&site->resolved, 1); /* from now on no symbol is looked up, even for a function
+                                          without a name */
     r = mli_site_display_locked(lord, site, &all->at[i].at);
     if (r) return r;
     mli_ptr_store_release(&site->functions, all); /* pairs with mli_site_functions */
@@ -11925,7 +11930,7 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes, each with its site, and the notes of which refusals were
+/* Owns the list of the host's mistakes, each with its site, and remembers which refusals were
    logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
    at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
    mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
@@ -11943,9 +11948,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` has the rows of
-   the block in question, as in an entry without a side record; 0 means that there is no such block.
-   Requires: the caller holds no lock but the orphan lock (mli_threads_state). */
+   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` tells the site and
+   the tag of the block in question, in the format of mli_entry (without a side record); 0 means
+   that there is no block. Requires: the caller holds no lock but the orphan lock
+   (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -13219,7 +13225,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
-#define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
+#define MLI_STACK_OWN 16           /* the most frames of MemLord's own code with which a stack may
+                                      begin */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
@@ -13231,10 +13238,10 @@ typedef struct mli_stack_tables {
 
 /* -- samples -- */
 
-/* Sets the seed of a ledger's samples. A host's seed gives the same new seed in each run; without
-   one the seed differs in each run, process and ledger. A forked child always gets another seed.
-   The seed is mixed from answers of system calls that neither wait nor fail, because the first call
-   of a process may come from inside malloc or from a sandbox. */
+/* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
+   each run. Otherwise it differs in each run, process and ledger. A forked child always gets
+   another seed. The seed is mixed from answers of system calls that neither wait nor fail, because
+   the first call of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -13261,9 +13268,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked,
-   or 0 if it is not picked. If the mean has changed since the last draw, draws again. That adds no
-   bias, because what is left of an old draw is distributed as a new draw is. */
+/* Counts the bytes of an alloc on the general path. Returns the mean distance of samples, in bytes,
+   if the alloc is picked, else 0. If the mean has changed since the last draw, draws again. Drawing
+   again adds no bias, because what is left of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -13309,9 +13316,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under the node of its caller. If `site` is NULL, returns the node of a
-   return address in a module that stays loaded. Returns 0 if there is no such node. Needs no lock,
-   because the acquire loads pair with the release stores of the functions that add nodes. */
+/* Returns the node for a site whose caller is node `parent`. If `site` is NULL, returns the node
+   for a return address in a module that stays loaded. Returns 0 if there is no such node. Needs no
+   lock, because the acquire loads pair with the release stores of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -13335,7 +13342,8 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Numbers a site among the frames of stacks. Returns MLI_AGAIN if it needs memory first. */
+/* Gives a site a number among the frames of stacks, if it has none. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -13348,8 +13356,9 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. Returns E_NOMEM if the tree is full, MLI_AGAIN if it needs
-   memory first. The node is in the chain of the site's address, whatever is at that address now. */
+/* Finds or adds the node of a site below the node `parent`. Returns E_NOMEM if the tree is full,
+   and MLI_AGAIN if it needs memory first. The site's address chooses the hash chain of the node,
+   even if another module is at that address now. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -13441,9 +13450,9 @@ static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
     return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
 
-/* -- the totals of a row: each is changed by one locked instruction -- */
+/* -- the totals of a row: each total changes by one atomic operation, without a lock -- */
 
-/* Adds to the variance of a row. Of blocks that stand for themselves alone it is 0. */
+/* Adds to the variance of a row's live bytes. A block that stands only for itself adds 0. */
 static void mli_stack_vary(mli_stack_row *row, double by) {
     uint64_t seen = mli_u64_load(&row->variance), bits;
     double sum;
@@ -13454,7 +13463,8 @@ static void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
+/* Takes a block that was picked off the totals of its stack. With `undo` the row counts as if the
+   block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -13467,8 +13477,8 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     mli_u64_lower(&row->picked_bytes, bytes);
     mli_u64_lower(&row->alloc_bytes, weight);
 }
-/* Counts the block that this call opens on its row. A reader loads the samples and their bytes
-   before the estimates that include them: see mli_stack_totals_of. */
+/* Adds the block that this call opens to the totals of its stack. A reader loads the samples and
+   their bytes before the estimates that include them: see mli_stack_totals_of. */
 static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
@@ -13479,7 +13489,7 @@ static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes)
         (void)mli_u64_add(&row->allocs, mli_pick_units(pick));
         (void)mli_u64_add(&row->samples, 1);
     }
-    if (bytes > had) { /* like the totals, which count only the growth of a block */
+    if (bytes > had) { /* a resized block adds only its growth, as in all totals */
         (void)mli_u64_add(&row->alloc_bytes, mli_pick_weight(pick, bytes - had));
         (void)mli_u64_add(&row->picked_bytes, bytes - had);
     }
@@ -13499,7 +13509,7 @@ static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Counts the end of a block that was the last one that this thread had picked. */
+/* Counts a block as a temporary if it ends while it is the last one that this thread had picked. */
 static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!mli_taken_is(lord, pick)) return;
     mli_self.thread->taken_row = 0;
@@ -13521,7 +13531,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     return MLI_PICKED;
 }
 
-/* Returns the stack of a block and, if `remove` is 1, removes the block from the table. */
+/* Returns the entry of a block in the table of picked blocks. If `remove` is 1, also removes it. */
 static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
     if (!(e->word1 & MLI_PICKED) || !mli_stack_tables_of(lord)) return mli_pick_none;
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
@@ -13611,12 +13621,13 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* -- stacks that do not reach the root --
-   Such a stack begins with a frame that says so, so that it is no root of its own. The frame is a
-   site without an address. */
+/* -- stacks that do not reach the root -- The outermost frame of such a stack is a site without an
+   address, and its name tells why the stack was cut. Otherwise a cut stack would look like one that
+   starts at another root. */
 
 enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
-/* Arrays, as in books/sites: a literal would stay in programs that need none. */
+/* These are arrays, because a linker could not drop string literals alone: see mli_no_text in
+   books/sites. */
 static const char mli_cut_deep[] = "[cut: deeper]", mli_cut_lost[] = "[cut: no unwind table]",
                   mli_cut_untaken[] = "[cut: not unwound]", mli_cut_file[] = "";
 static const memlord_site mli_cut_sites[] = {
@@ -13644,10 +13655,10 @@ static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     return n || !why ? n : mli_stack_cut_make(lord, why);
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
-   own ones. Sets *from to its first frame, and *cut to MLI_CUT_... Returns its depth. If nothing
-   may be unwound, or nothing was, the stack is the one return address that is known, or is
-   empty. */
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and for
+   MLI_STACK_OWN frames of MemLord. Sets *from to the first frame of the host, and *cut to
+   MLI_CUT_... Returns the depth. If the call may not unwind, or the unwinder finds nothing, the
+   stack is the return address of the call, or is empty if that is unknown. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from, int *cut) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -13677,8 +13688,8 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 }
 
 /* Makes the chains of nodes and rows and the table of picked blocks, before the first stack. They
-   are not made earlier, because a short process may need none of them, and clearing them takes a
-   while. Returns 0 if there is no memory. */
+   are not made earlier, because a short process may need none of them, and to clear them takes
+   time. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_tables *fresh;
@@ -13687,7 +13698,8 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     if (!fresh) return 0;
     mli_picks_init(fresh->picks);
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
+    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in
+                                         mli_stack_tables_of */
         mli_ptr_store_release(&lord->stacks.tables, fresh);
         fresh = NULL;
     }
@@ -13762,7 +13774,7 @@ MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, u
     if (sum.peak < sum.live) sum.peak = sum.live;
     sum.held = mli_u64_load(&row->held);
     bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
-    memcpy(&variance, &bits, sizeof variance); /* rounded: it may be a little below 0 */
+    memcpy(&variance, &bits, sizeof variance); /* rounding may bring it a little below 0 */
     sum.error = mli_square_root(variance);
     return sum;
 }
@@ -13946,8 +13958,7 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
    it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
    event, and then checks that the event's sub-buffer was not given out again meanwhile. */
 
-/* An event in the ring. It has the row of its site, or a row of the stacks, whose stack tells the
-   site.
+/* An event in the ring. It names the row of its site, or the row of a stack, which tells the site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
      stream  the stream of the block; 0 means none */
@@ -14000,8 +14011,9 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
-   sees the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes`
-   may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
+   sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
+   bits; `bytes` may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and
+   counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14467,7 +14479,7 @@ MLI_PRIVATE void mli_fences_leave(memlord *lord);
 /* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord);
 
-/* Returns a number above all that earlier calls on the ledger got. */
+/* Returns a number above all numbers that the function has returned for this ledger. */
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 
 /* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
@@ -15042,10 +15054,11 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side records, for facts that few blocks have, and the parts of blocks. May use
-   books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
-   holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
-   storage and do not overlap. Locks: those of the map. */
+/* Owns the side records and the parts of blocks. A side record has the facts of a block for which
+   its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
+   a side record belongs to the thread that holds its entry, inside an owned shard or with the
+   probe's buckets locked; parts lie in their storage and do not overlap. Locks: those of the
+   map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15475,29 +15488,30 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the rows and cells of a block before it enters a shard,
-   because nothing may be allocated inside one. Inside the shard it changes the map and counts the
-   change, so that no fork finds a block half counted. Locks: those of the map; the fences lock,
-   inside a shard; the cold lock, for a new route. */
+   May use books/. Invariant: a call makes the counters of a block (rows and cells) before it enters
+   a shard, a part of the map, because a thread inside a shard may not allocate. Inside the shard it
+   changes the map and counts the change, so that no fork finds a block half counted. Locks: those
+   of the map; the fences lock, inside a shard; the cold lock, for a new route. */
 
-/* The moves and the copies from one device to another. */
+/* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
     struct mli_route *next; /* the route that was made before this one, or NULL */
     uint32_t from, to;      /* the numbers (devs) of the two devices */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record of a word2, if there is one, and its parts. Detaches its fences, and takes
-   the bytes of its block off the account that the block was charged to. */
+/* Frees the side record that the word2 of a map entry points to, if there is one, and the parts in
+   it. Detaches its fences, and takes the bytes of the block off the account that they were charged
+   to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta that counts a block as opened. */
+/* Returns the change of counters (mli_row_delta) that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta that counts a block as closed. */
+/* Returns the change of counters (mli_row_delta) that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the cells in which n deltas will be counted. Requires: the caller is not inside a shard,
-   because the function may allocate. */
+/* Makes the thread's counters (cells) to which n deltas will be added. Requires: the caller is not
+   inside a shard, because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
 /* Counts a free at the site that called free, wherever the block was allocated. Requires: the
@@ -15505,8 +15519,9 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more could make the device's total exceed an int64. Checks only blocks of
-   more than 2^32 bytes, because 2^30 smaller blocks would have to be live to get there. */
+/* Returns 1 if `bytes` more would bring the device's total above 2^62, near the end of an int64.
+   Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to be live to
+   get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15572,11 +15587,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
-                          done */
+    MLI_PUT_ALLOC = 0, /* the old block ends, because its free was not recorded or its fences are
+                          not done */
     MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
-    MLI_PUT_HOLD = 2   /* a bit beside either of these: a block that would end stays, and no entry
-                          is put */
+    MLI_PUT_HOLD = 2   /* a bit to add to either of these: if an old block would end, it stays, and
+                          the call puts no entry */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -15622,7 +15637,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
-   gets the stack of the block. The stack counts the bytes of the block until mli_pick_off. */
+   gets the sampled call stack of the block. The totals of that stack have the block's bytes until
+   mli_pick_off takes them off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
@@ -15637,8 +15653,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 /* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the rows and the birth of an entry, in its side record if the entry has one. Requires: the
-   entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth (mark, scope and stream) of a block in its entry, or in its
+   side record if it has one. Requires: the entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change. With
@@ -15678,9 +15694,10 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 #define MLI_DROPPED_KEYS 64 /* the most dropped allocs whose keys are kept */
 struct mli_blocks_state {
-    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the keys of dropped allocs whose frees are expected,
-                                               as mli_drop_print returns them; 0 means vacant */
-    mli_u32 dropped_kept;                   /* the number of keys in dropped_keys, or more */
+    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
+                                               allocs whose frees are expected; 0 means vacant */
+    mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
+                                               dropped_keys */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
                                                    no place in dropped_keys */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
@@ -15798,8 +15815,8 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 }
 
 /* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
-   of such a key is expected, so it is no unknown free, but a double free of another storage is.
-   There are few places, and no memory for more. A drop that finds no place is counted by its
+   of such a key is expected, so it does not count as unknown. dropped_keys has few places, and
+   there is no memory for more. A dropped alloc that finds no place is counted for its device
    type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
@@ -15816,7 +15833,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
-/* Forgets the key of a dropped storage. Returns 0 if the key is not kept. */
+/* Removes the key of a dropped alloc from dropped_keys. Returns 0 if the key is not there. */
 static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
@@ -15893,7 +15910,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Removes a reference from an entry. */
+/* Takes one reference off the count of an entry. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -15902,8 +15919,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds a reference to an entry. Returns 0, and adds none, if the count needs a side record
-   first. */
+/* Adds one to the references of an entry. Returns 0, and adds none, if the count needs a side
+   record first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -15953,7 +15970,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table stays, which is slower but exact */
+    if (crowded) /* without memory the table keeps its size, so that calls are slower but still
+                    exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16180,8 +16198,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
     } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
-        /* the old site loses all bytes of the block, and the new site gets them; the new site
-           counts no alloc */
+        /* the old site loses the bytes of the block, and the new site gets them without an alloc */
         d[0].word2 = now & ~MLI_SITE_BITS;
         d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
@@ -16507,8 +16524,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches none to the orphan record,
-   whose calls come from many threads. */
+   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches no ticket to the orphan
+   record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
 /* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
@@ -16527,9 +16544,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So the
-   rest that an alloc leaves on its ticket is drawn first. Otherwise a thread with a ticket for each
-   alloc would have bytes that are both live and reserved. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
+   alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
+   each alloc would have bytes that count both as live and as reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -17075,8 +17092,8 @@ typedef struct mli_walk_query {
     uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
                            address lies in */
     int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* each shard is walked once for each of `parts` parts; 0 means once for all
-                           blocks */
+    size_t part, parts; /* the walk visits part `part` of each shard, out of `parts`; if `parts` is
+                           0, it visits all of each shard */
     memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
@@ -17408,10 +17425,10 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
    ends a block, it passes asks = 0 to mli_call_end, which then asks no queue. A thread that runs a
    function of a fence asks no other fence (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. It does the work for that device which the ledger's mask
-   `alert` asks for. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call
-   has recorded its events. A thread without the system's barrier always takes the slow function,
-   which has a barrier. */
+/* Ends a call that counted on a device. It does the work that the ledger's mask `alert` asks for on
+   that device. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call has
+   recorded its events. A thread without the system's barrier always takes the slow function, which
+   has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -17802,8 +17819,8 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Marks the bytes that the call is about to record as in flight, if the call names a ticket or its
-   thread has tickets. */
+/* Marks the bytes of a call as in flight before the call records them, if the call names a ticket
+   or its thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
@@ -18189,19 +18206,19 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
-    MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
+    MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
     MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
     MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
 };
 
-/* Keeps the stack of a detached block in the token. */
+/* Stores the sampled stack of a detached block in the token. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
 }
-/* Returns the stack that a token keeps. */
+/* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -18336,7 +18353,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that would be one too many is at
+                                            fault */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -18347,7 +18365,7 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
 /* What a call with n blocks holds for one of them before it records any, so that no memory can run
    out then. With MLI_DID_OPEN it holds a placeholder of 0 bytes under the block's key. With
    MLI_DID_VIEW it holds the reference that a track takes of a live key. Otherwise it holds nothing,
-   because the block replaces the one that has its key. */
+   because the block replaces another block under the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
@@ -18380,9 +18398,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first. A
-   reference that the call holds may have become the last one of its block. Then the block ends
-   here, and its end asks fences of the host. */
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
+   If such a reference has become the last one of its block, the block ends here, and its end asks
+   fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -18423,7 +18441,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
 
 /* Records one of n blocks. Only a block that replaces another may still need memory. That is the
    case if the new block is charged to an account, or if another thread has ended the old block
-   since mli_hold_n. Without that memory the new block counts as dropped. */
+   since mli_hold_n. If there is no memory then, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -18453,9 +18471,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
-   key. If the map has a live block under the key, the free will find that block, so the ledger must
-   not expect it. */
+/* Counts all n blocks as dropped. Each dropped alloc makes the ledger expect one unknown free of
+   its key. But if the map has a live block under the key, the next free will find that block, so
+   the expectation is taken back. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -18504,8 +18522,8 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 /* -- moves -- */
 
 /* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
-   source is pending until all of them are done, and *chain gets the fences that the caller has to
-   ask. A block that moves onto itself is replaced. */
+   source stays pending until the fence and the uses are done, and *chain gets the fences that the
+   caller has to ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -18606,7 +18624,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Otherwise the debug line of a later call would count this free. */
+            /* Cleared, because the debug line of a later call would otherwise count this free
+               again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -18746,8 +18765,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, it is freed at
-   once, and its fences keep it pending from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees the block
+   at once instead, and its fences keep it pending. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -18780,8 +18799,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
 }
 
 /* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
-   unchanged. If memlord_free_begin has freed the block, because the block had uses, it records a
-   new block in its place. */
+   unchanged. If the block had recorded uses, memlord_free_begin has freed it already; the function
+   then records a new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -19003,11 +19022,11 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes where memlord_alloc was called, before it calls a function that may take a stack. Optimized
-   code makes no note, which would cost it saved registers on the way to sites and tags. From -O2 on
-   it needs none, because these calls are jumps, which leave no frame. At -O1 it lacks the note, so
-   a stack that is not unwound has no frame. On z no such call is a jump, because the fifth argument
-   lies in a register that the callee preserves. */
+/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may take a
+   stack. Optimized code makes no note, because the note would cost saved registers on the way to
+   sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no frame. At
+   -O1 the note is missing, so a stack that cannot be unwound has no frame. On s390x such a call is
+   never a jump, because the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -19068,12 +19087,12 @@ static memlord_result mli_free_window(memlord *lord, memlord_device device, uint
 static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                       const memlord_site *site, uint64_t bytes, uint64_t word2);
 
-/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a stack, or if
-   its device is not of the type of `device`. The block is most often on `device`, so the function
-   starts from the dev of `device`, and then compares it with the entry's. The processor predicts
-   the branch, and counts before the entry has come from memory. With 100,000 blocks that saves a
-   fifth of a call. The return in the branch keeps compilers from a conditional move, which would
-   wait for the entry. */
+/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a sampled stack,
+   or if its device is not of the type of `device`. The block is most often on `device`, so the
+   function starts from the dev of `device`, and then compares it with the entry's. The processor
+   predicts the branch, so it can count before the entry has come from memory. With 100,000 blocks
+   this saves a fifth of a call's time. The return in the branch keeps compilers from a conditional
+   move, which would wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -19139,14 +19158,14 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL: the block has no
-                                                     site, or no tag */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL if the block has
+                                                     no site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds the rows and the birth (mark, scope and stream) of a new block, as the bits in `special`
-   ask for them, and the cells of this thread, from its cache. Returns 0 if the thread lacks one of
-   them, or if the alloc is to be sampled. */
+/* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
+   cells, as the bits in `special` ask for them. Takes all from the thread and its cache. Returns 0
+   if one of them is missing there, or if the alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19175,8 +19194,8 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
 }
-/* Finds the rows of an entry, and the cells of this thread. Returns 0 if mli_entry_dev does, if the
-   block has a side record, or if the thread lacks a cell. */
+/* Finds the rows of an entry, and this thread's cells for them. Returns 0 if mli_entry_dev returns
+   0, if the block has a side record, or if the thread lacks a cell. */
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
                                      memlord_device device, const mli_entry *e,
                                      mli_block_rows *rows) {
@@ -19236,7 +19255,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 }
 
 /* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
-   of the results is, because the `or` keeps a sign. With `crowded` the shard should grow. */
+   of the counts returned a negative value, because the `or` keeps a sign. If `crowded` is 1, the
+   shard's table should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -19342,16 +19362,17 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
     return mli_free_full(lord, device, storage, how, site);
 }
 
-/* mli_alloc_window and mli_free_window take the calls for which the home bucket does not decide.
-   They probe the buckets after it, and leave the shard. Require: the thread is inside, and the home
-   of a shared shard is locked. */
+/* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
+   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside, and
+   the home of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since. The next call serves those. */
+    /* Other threads may have set further bits since the call began. The next call serves these
+       bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -26302,44 +26323,48 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 /* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
    mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
 
-/* What grows is found by a straight line through the live bytes of consecutive snapshots, the
-   last one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots and
-   MLI_GROWTH_NS, because what a program takes in its first moments tells nothing of a minute. It
-   begins in the first half of the time, and explains the bytes with an R2 of at least 0.8. It
-   rises by at least 1 MiB a minute, or by at least 1 % of the capacity in all. In its second half
-   it rises at least half as fast. Earlier snapshots have less than the middle of the line, so that
-   the last tooth of a sawtooth is no growth. Of several such lines the longest one counts whose R2
-   is the highest, or 0.02 below it. */
+/* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
+   one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
+   MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
+   half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
+   at least 1 % of the capacity in all. In its second half it rises at least half as fast. No
+   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
+   sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
+   below the highest. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
 #define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
-#define MLI_GROWING 20 /* how many of what grows a report lists */
+#define MLI_GROWING 20 /* how many growing series a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
     uint64_t most;    /* the highest number of bytes in a snapshot */
-    uint64_t rate;    /* by how many bytes a minute it grows; 0: it does not */
-    double fit;       /* R2 of the line */
-    int book;         /* MLI_BOOK_... */
-    uint32_t dev;     /* the device */
-    uint32_t row;     /* the row of the tag or site; 0: the bytes that have none, or a device */
-    uint32_t since;   /* the index of the snapshot from which on it grows */
-    uint32_t points;  /* how many snapshots the line has */
+    uint64_t rate;    /* by how many bytes a minute the series grows; 0 if it does not grow */
+    double fit;       /* R2, which says how well the line fits, from 0 to 1 */
+    int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: what the series is of */
+    uint32_t dev;     /* the ledger's number of the device */
+    uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
+                         none, or for a device */
+    uint32_t since;   /* the index of the snapshot at which the growth begins */
+    uint32_t points;  /* how many snapshots the line goes through */
 } mli_series;
 typedef struct mli_series_list {
     const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
     uint32_t snapshots;
-    uint32_t count[MLI_BOOKS];               /* by book: how many series of tags or sites */
-    mli_series at[MLI_BOOKS][MLI_SERIES];    /* by book: those with the most bytes, the first with
-                                                the highest `most`; no devices */
-    size_t growing, growing_all;             /* how many are in `grows`; how many grow */
-    mli_series grows[MLI_GROWING];           /* what grows, the fastest first */
+    uint32_t count[MLI_BOOKS];               /* how many series of tags and of sites there are, by
+                                                MLI_BOOK_... */
+    mli_series at[MLI_BOOKS][MLI_SERIES];    /* the series of tags and of sites with the most bytes,
+                                                by MLI_BOOK_..., the highest `most` first; those of
+                                                devices are not here */
+    size_t growing, growing_all;             /* how many series are in `grows`, and how many grow in
+                                                all */
+    mli_series grows[MLI_GROWING];           /* the growing series, the fastest first */
 } mli_series_list;
 
 /* Collects the series of n snapshots. Requires: the list is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
                                              const mli_snapshot *const *snapshot, uint32_t n);
 /* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
-   MLI_HOLDERS others of the device had more. */
+   the snapshot has only the MLI_HOLDERS largest of the device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
                                                uint32_t snapshot);
 /* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
@@ -26494,23 +26519,23 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
    mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
    books/ and services/stats. Locks: those of the reading functions of books/. */
 
-#define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for, at most */
-#define MLI_LEAKS_SHOWN 100 /* how many sites, groups and stacks of leaks a report lists */
+#define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
+#define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
 
 /* The leaked blocks of one site, tag, scope and device. */
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, with the device from bit 40 and the scope from bit 48 */
-    mli_entry of; /* one of the blocks, without a side record */
+    uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
+                     bit 40 and the scope from bit 48 */
+    mli_entry of; /* one block of the group, without its side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
     uint64_t bytes, blocks; /* the sums over all blocks, also over blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
-                               `at` are shown */
+    size_t groups, count;   /* groups: how many groups there are; count: how many of them, at the
+                               start of `at`, are shown; both set by mli_leaks_sort */
     size_t room;            /* the number of groups that `at` has room for, a power of 2 */
-    mli_leak_group *at;     /* NULL: there is no room for groups, because there was no memory, or
-                               no live block */
+    mli_leak_group *at;     /* the groups; NULL if there was no memory, or no live block */
 } mli_leak_table;
 
 /* Allocates the groups of a table: twice as many as there are blocks, at most MLI_LEAKS. Returns 0
@@ -26519,31 +26544,30 @@ MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, u
 /* Frees the groups of a table. */
 MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
-/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups.
-   If all have other keys, evicts the smallest, but only if that has fewer bytes than this block.
-   All groups are found if there are at most MLI_LEAKS / 2, except in about 1 of 100 tables that are
-   so full; `lost` is then set. Of more groups the large ones are found, but a group of many small
+/* Adds a live block to the group of its site, tag, scope and device. Looks at MLI_LEAKS_TRIED
+   groups. If all have other keys, sets `lost`, and replaces the smallest if that has fewer bytes
+   than this block. If there are at most MLI_LEAKS / 2 groups, all of them are found, except in
+   about 1 of 100 such tables. Of more groups the large ones are found, but a group of many small
    blocks may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns a block of a group as the host sees blocks. */
+/* Returns one block of a group in the form that the host gets blocks. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is 0, leaves
-   out the site. */
+/* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
+   0, leaves out the site. */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site);
 
-/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
-   groups. The groups tell the tags, scopes and devices of a site's blocks. If some of these blocks
-   are in no group, their tags, scopes and devices are not known. Blocks without a site count by
-   their tag. */
+/* Leaks by site. Each site has a sum of its own on each device, so the sums are right however many
+   groups there are. The groups tell the tags, scopes and devices of a site's blocks. If some of
+   these blocks are in no group, their tags, scopes and devices are not known. Blocks without a site
+   count by their tag. */
 
-typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
+typedef struct mli_leak_sum { /* the leaked blocks of a site, or of a tag, on one device */
     uint64_t bytes, blocks;
-    uint32_t number; /* the number of the row's site in the list, from 1; 0 if the site is not
-                        listed */
+    uint32_t number; /* the number of this site in the list, from 1; 0 if the site is not listed */
 } mli_leak_sum;
 typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
                                   devices */
@@ -26551,33 +26575,33 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index of the site's first row in the sums */
-    uint32_t devices, tags, scopes; /* how many of each the blocks have; devices is 0 if that is not
-                                       known */
+    size_t sum;                     /* the index, among the sums, of the site on its first device */
+    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
+                                       0 if none of these are known */
     int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
-    uint32_t dev;                   /* one of the devices */
-    const char *tag, *scope;        /* one of the tags, and one of the scopes */
+    uint32_t dev;                   /* one of the blocks' devices */
+    const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the highest row of sites and of tags, the highest
-                                             scope and the highest dev that are counted; later
-                                             ones are left out */
+    uint32_t rows, tags, scopes, devices; /* the highest numbers of sites, tags, scopes and devices
+                                             that are counted; those that are added later are left
+                                             out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of
-                            tags; NULL if there was no memory */
-    unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
-                            last site that has such blocks */
+    mli_leak_sum *sum;   /* the sums by the site's row; behind these, for blocks without a site, by
+                            the tag's row; NULL if there was no memory */
+    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
+                            site that has blocks with it */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
-    size_t lines, total;                 /* how many sites are listed; how many there are */
-    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0 if the
-                                    site is not listed */
+    size_t lines, total;                 /* how many sites are listed, and how many have leaks */
+    unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if
+                                    the site is not listed */
 } mli_leak_sites;
 
 /* Begins the sums. Returns 0 if there is no memory for them. Requires: s is zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
                                               uint32_t tags, uint32_t scopes);
-/* Adds a leaked block. `rows` is the rows of its word2. */
+/* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
 /* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
    group that is shown. */
@@ -26825,13 +26849,14 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
-/* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: a capture changes nothing in the ledger. Locks: those of the
-   reading functions; none while the host's function writes. */
+/* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
+   device, from 1. A `row` is the number of a tag, site or stack on one device. May use the reading
+   functions of books/ and services/. Invariant: a capture changes nothing in the ledger. Locks:
+   those of the reading functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
-   from the capture. Whole lists (sites, scopes, events) are read while they are written, so each of
-   them gives its own sum. */
+   from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
+   so the sum of such a list may differ from the capture. */
 
 /* The most lines of the lists of a report. */
 #define MLI_TOP_SITES 50
@@ -26842,25 +26867,27 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 #define MLI_TOP_STACKS 2048
 #define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
-#define MLI_STREAMS 256 /* slots of the table of streams; at most half of them are used */
+#define MLI_STREAMS 256 /* slots of the hash table of streams; at most half of them are used */
 #define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
                            up to twice that; the last class is for 2^48 bytes */
 
-/* The lines of lists that more than one format writes. A value of UINT64_MAX, or a difference of
+/* The lines of those lists that several formats write. A value of UINT64_MAX, or a difference of
    INT64_MIN, is not known. For such a value TEXT writes -, JSON writes null, and PROMETHEUS writes
    no sample. */
-typedef struct mli_line { /* the first member of each kind of line */
+typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
-    const char *name; /* what the line is about on the device; NULL if that is the device itself */
+    const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
+                         about the whole device */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
     uint64_t total, used, free; /* from the last sample of the capacity */
-    uint64_t age;               /* the age of that sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that tickets hold for allocs to come */
+    uint64_t age;               /* the age of the capacity's last sample, in ns */
+    uint64_t limit, held;       /* the limit; the bytes that tickets reserve for allocs to come */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
-    uint64_t self, rest;        /* the bytes that the ledger knows; the others of this process */
+    uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
+                                   this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
     uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;
@@ -26883,109 +26910,120 @@ typedef struct mli_scope_line { /* a scope on all devices */
     uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
-                     the others follow, by the bytes that they allocated. If `by_peak` is 1, the
+    uint64_t key; /* the order of the list. Stacks with live bytes come first, by their live bytes.
+                     The others follow, by the bytes that they allocated. If `by_peak` is 1, the
                      bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
-    uint32_t node; /* the innermost frame, as a node of the tree of stacks */
-    memlord_stack_stat stat; /* without frames */
+    uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
+    memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
 } mli_stack_line;
 typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     uint64_t bytes;   /* exact, or an estimate if stacks are samples */
-    uint64_t samples; /* how many of the blocks were picked for a sample */
-    double blocks;    /* how many blocks the samples stand for */
-    uint32_t row;     /* the row of the stack */
+    uint64_t samples; /* how many of the leaked blocks were picked as samples */
+    double blocks;    /* how many leaked blocks the samples stand for */
+    uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
 typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
-    uint64_t weight; /* the order of the list: see mli_report_mistakes */
+    uint64_t weight; /* the order of the list, as mli_report_mistakes explains */
     memlord_anomaly is;
 } mli_anomaly_line;
 typedef struct mli_stream_line { /* the live blocks of a stream on a device */
     uint64_t bytes, blocks, stream;
-    uint32_t dev; /* 0 if the slot is vacant */
+    uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices; like the numbers below, as of the capture */
-    size_t tags;      /* the number of rows of tags; a row is a tag on a device */
-    size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
+    uint32_t devices; /* the number of devices when the report was captured; so are the numbers
+                         below */
+    size_t tags;      /* the number of tags, each counted once for each device */
+    size_t tag_rows;  /* `tags`, plus the number of devices with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
     size_t accounts;       /* the number of open accounts */
-    uint64_t tag_bytes;    /* the bytes of all tag_rows */
-    uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
-                              them */
+    uint64_t tag_bytes;    /* the sum of the live bytes of all `tag_rows` lines */
+    uint64_t site_total;   /* the number of sites (once for each device) and of arenas; `site` has
+                              the largest of them */
     int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
                               program. Sites and stacks are then in the order of their bytes at a
                               peak, and otherwise in the order of their live bytes */
-    memlord_result result; /* an error other than a failed write, such as no memory for a list */
-    int exports;           /* 1: the ledger exports, or has exported */
+    memlord_result result; /* the first error other than a failed write, for example that there was
+                              no memory for a list */
+    int exports;           /* 1: the ledger writes exports now, or has written one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
     mli_identity who;  /* the names of the process and of its machine */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row; behind the rows, by dev, the bytes without a tag */
+    mli_tag_line *tag; /* by the tag's row; after all tags, by device, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, *stat; /* the sums over all devices; those of each device, by dev - 1 */
-    mli_phys_line *phys;        /* one line more than there are devices */
+    memlord_stats total, *stat; /* the sums over all devices, and the statistics of each device, by
+                                   dev - 1 */
+    mli_phys_line *phys;        /* the physical devices; the array has one element more than there
+                                   are devices */
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
+    mli_largest top; /* the heap of the largest blocks in `block`, while the walk over all blocks
+                        fills it */
     mli_stack_line *stack; /* the largest stacks, at most MLI_TOP_STACKS; NULL if the ledger takes
                               no stacks, or if there was no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
     size_t stack_room;             /* the number of stacks that the list has room for */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
-    uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
-    uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
-    mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
-    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these, by
-                             row of stacks: the row of the next stack of the same site; a row of 0
-                             means none; NULL if no stacks are listed by site */
-    size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
+    uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
+                                      the peaks of their devices */
+    uint32_t row_count;            /* the number of stacks, and of elements of `stack_leak` */
+    mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
+                                      largest first */
+    uint32_t *site_stack; /* two linked lists in one array: by a site's row, the row of the site's
+                             first stack; behind these, by a stack's row, the row of the next stack
+                             of the same site; 0 ends a list; NULL if no stacks are listed by
+                             site */
+    size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`, and the
+                                            number of all such stacks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
-    mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
+    mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_series_list series; /* the tags and sites of these snapshots, and what grows */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
-    mli_scope_line *scope; /* by id */
-    mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
-    mli_leak_sites leak_sites;           /* the same blocks by site */
+    mli_scope_line *scope; /* the scopes, by the scope's id */
+    mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
+                              and are not pending */
+    mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
     mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
-    size_t streams, stream_lines;        /* the number of streams with a slot; the number in the
-                                            list */
+    size_t streams, stream_lines;        /* the number of streams in the table, and the number of
+                                            streams in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
-    int streams_lost;                    /* 1: stream_rest has streams that found no slot */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest mistakes first: see
-                                                mli_report_mistakes */
+    int streams_lost;                    /* 1: stream_rest also has streams for which the table had
+                                            no slot */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the host's mistakes, in the order that
+                                                mli_report_mistakes explains */
     size_t mistakes;
-    uint64_t mistakes_more; /* mistakes at sites that are not in the list */
+    uint64_t mistakes_more; /* how many mistakes are not in the list */
     uint64_t mark; /* the number of the last mark; 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks lived less than 0.1 s, less than
-                                1 s, less than 10 s, and longer */
+    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks of the device lived less than 0.1
+                                s, less than 1 s, less than 10 s, and longer */
     uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
                                              first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
-    mli_cpu cpu;         /* scratch: mli_cpu_resident reads files with it */
+    mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* scratch: the holders of the device that is being written */
-    mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
-    memlord_part_info part[16];       /* scratch: some parts of a block */
-    char part_text[2048];             /* scratch: the text of a part of a verdict */
+    mli_holders holders; /* the holders of the device that is being written */
+    mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
+    memlord_part_info part[16];       /* some parts of the block that is being written */
+    char part_text[2048];             /* the text of the part of a verdict that is being composed */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the code of a device, as mli_device_code does. */
+/* Returns the code, as of mli_device_code, of the device that the ledger numbers `dev`. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-/* Returns the site of a row of sites, as reports show it. */
+/* Returns the site that `row` numbers, with the function and file that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 /* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
    series of a site or a device. */
@@ -27005,7 +27043,7 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
    means that there is none. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
-/* Returns the latest sample of a physical device. */
+/* Returns the latest sample of a physical device's capacity. */
 MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
 /* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
    known. */
@@ -27013,9 +27051,9 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the balance of a device's arena, in bytes. */
+/* Returns the bytes that are in a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the part of a device's arena that no tag has. */
+/* Returns the bytes in a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. A device, tag, site or scope that is new after the capture is not in the
@@ -27569,15 +27607,14 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
    state. May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices that a verdict names, and that the first list of
-                               devices has */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
 
 /* Returns the name of the next anomaly or drop of a device whose count is not 0, and sets *v to the
-   count. Returns NULL if there is no other. dev 0 means all devices together, with the losses of
-   the ledger. *i keeps the place between calls; it is 0 at first. */
+   count. Returns NULL if there is no other. If dev is 0, counts those of all devices together, and
+   the losses of the ledger. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
-/* Returns the device with a dev, or the selector of all devices if dev is 0. */
+/* Returns the device that the ledger numbers `dev`, or the selector of all devices if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
 /* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
@@ -27585,27 +27622,28 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes what the leaks of a site have in common, and the site, as in " cpu [kv] in decode f
-   x.c:3". Writes only the numbers of several tags and scopes, as in " cpu with 3 tags in 300 scopes
-   f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if the
-   others are in no scope. */
+/* Writes what the leaks of a site have in common, and then the site, as in " cpu [kv] in decode f
+   x.c:3". If they have several tags or scopes, writes how many, as in " cpu with 3 tags in 300
+   scopes f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if
+   the others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the process that a report is of, as in "sort, pid 4242 on a1, since
+/* Writes the process that a report is about, as in "sort, pid 4242 on a1, since
    2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
 MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
-/* Writes the members of JSON that say which process a report is of, and when its ledger was
+/* Writes the members of JSON that say which process a report is about, and when its ledger was
    made. */
 MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
-   holds or held most, then what is odd. Writes those from number `first` up to `last`, from 0, and
-   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts
-   names after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
+   holds or held most, then what is odd. Within a kind the devices with the highest peaks come
+   first. Writes the sentences from number `first` (counted from 0) to before `last`, and returns
+   how many sentences there are. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
+   r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
-/* Writes the verdicts as a key of JSON. */
+/* Writes the verdicts as a member of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/answers.c -- */
@@ -28263,13 +28301,14 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds who calls a standard library at a site, which is the first function of each stack of the
-   site that is the program's own. Owns the list of stacks by site in the report. May use
+/* Finds who calls a standard library at a site. Such a caller is the first function of the
+   program's own in a stack of the site. Owns the list of stacks by site in the report. May use
    reports/capture and the reading functions of books/. Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers of a site; others count as one without a function */
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
+                          without a function */
 
-/* What a function of the program allocated at a site, as far as the stacks of the site tell. The
+/* What one function of the program allocated at a site, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function, or NULL for several functions */
@@ -28284,8 +28323,8 @@ typedef struct mli_callers {
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of a row of sites. There are none if the site is not in a library, or has no
-   stack. */
+/* Finds the callers of a site on a device, which `row` numbers. There are none if the site is not
+   in a standard library, or has no stack. */
 MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
 
 /* --------------------------------------------------------------------- src/reports/callers.c -- */
@@ -28373,25 +28412,27 @@ MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_caller
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
-   formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
-   numbers are those of the ledger's rows. A row that is added while a writer runs has no number,
-   and is left out. Locks: those of the reading functions; none while the host's function writes. */
+   formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
+   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
+   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
+   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
+   the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena
-   also counts as a block, at an address that no other block has. */
+/* A block as it was when the walk read it, or at an event of the ring. The bytes of an arena also
+   count as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
-    uint32_t frame;           /* the innermost frame of the block's stack: its site */
+    uint32_t frame;           /* the number of the block's site, as a frame */
     uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
                                  a number */
-    uint32_t node;            /* the node of the block's stack, which takes the place of `frame`; 0
-                                 if it has no stack */
-    uint32_t blocks;          /* how many blocks this one stands for: if stacks are samples, all
-                                 blocks of a stack are one */
-    unsigned char dev, state; /* the device; MLI_BLOCK_... */
+    uint32_t node;            /* the node of the block's stack in the tree of stacks; a writer then
+                                 uses the stack in place of `frame`; 0 if the block has no stack */
+    uint32_t blocks;          /* how many blocks this one stands for, because several blocks of one
+                                 stack may be written as one */
+    unsigned char dev, state; /* dev: the number of the device; state: MLI_BLOCK_... */
 } mli_live_block;
 enum {
     MLI_BLOCK_PENDING = 1,
@@ -28402,44 +28443,47 @@ enum {
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads besides the report. It is the first member of a writer's state. The
-   members below `o` are the last numbers of their kind; numbers begin at 1. */
+/* What each writer reads besides the report. It is the first member of every writer's state. The
+   members below `o` are the highest numbers of their kind; numbers begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
-    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
-                               stacks */
-    uint32_t stacks; /* the number of the last row of stacks; 0 if the format has no stacks */
+    uint32_t devices, sites, tags, scopes; /* a site or a tag has a number for each of its
+                                              devices */
+    uint32_t nodes, places; /* the nodes in the tree of stacks, and the return addresses in them; 0
+                               if the format has no stacks */
+    uint32_t stacks; /* the number of the last stack; 0 if the format has no stacks */
 } mli_export;
 
-/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the
-   report fails. */
+/* Calls `write` with a state of `size` bytes, which begins with an mli_export and is zero after it.
+   If there is no memory for the state, the report fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
-/* Returns the device with a number. */
+/* Returns the device that the ledger numbers `dev`. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
-/* Returns the tag of a row, or NULL for row 0. */
+/* Returns the name of a tag that `row` numbers, or NULL if row is 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code. They stand for blocks without a site, for the arena, for blocks
-   that are freed, and for what a list of the largest sites leaves out. */
+/* Kinds of frames that are no place of code. They stand for blocks without a site, for the arena,
+   for blocks that are freed, and for what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
-/* Returns the frame of a kind on a device. */
+/* Returns the number of the frame that stands for a kind (MLI_FRAME_...) on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. If id is 0, returns the last frame before the frames of scopes. */
+/* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
+   scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame of a place of code that occurs in a stack. */
+/* Returns the frame number of a return address that occurs in a stack. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
-/* Returns how many frames there are. */
+/* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. Every node that has a number then has a frame with a number. */
+/* Makes the writer use whole stacks in place of sites. Every node that has a number then has a
+   frame with a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame, or NULL if the frame is no site. The site of a return address gets
-   its name here. */
+/* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
+   return address. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 /* The name of a function at a frame, and where it is. */
@@ -28448,10 +28492,12 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev is 0 if the frame is of no device; caller is 0 if the frame has
-                                 none of its own */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
+                                 frame that calls this one, or 0 if the frame itself does not
+                                 tell */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
-    const mli_functions *functions; /* NULL if there is one function */
+    const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
+                                       one function */
 } mli_frame_name;
 
 /* Returns a frame with the name of its innermost function. */
@@ -28468,19 +28514,20 @@ typedef struct mli_stack {
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block. `where` has the block's rows and its scope in the form of an event. A row or a
-   scope without a number is left out. */
+/* Makes a block. `where` has the numbers of its site and tag, and its scope, as an event has them.
+   A number that is new since the capture is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
 
-/* A live block of the map. */
+/* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample; 0 if it was not picked */
+    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
+                     picked as a sample */
 } mli_alive;
 
-/* Calls fn for each live block of the map, until fn returns other than 0. Leaves out blocks of
+/* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
    devices without a number. If there is no memory, the report fails. */
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
@@ -28797,7 +28844,7 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
-/* Writes the report. With `brief` leaves out the members that the HTML page does not read. */
+/* Writes the report. If `brief` is 1, leaves out the members that the HTML page does not read. */
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
@@ -31100,7 +31147,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* An event of the ring, with the block that it concerns. */
+/* An event of the ring of events, with the block that it concerns. */
 typedef struct mli_export_event {
     mli_live_block of;
     uint64_t ns;
@@ -31125,17 +31172,18 @@ typedef struct mli_last_events {
                             use */
     uint64_t first;      /* the ns of the first event, or of the report if there is no event */
     int scoped;          /* 1: the ring has events of scopes */
-    /* By dev: the bytes that the device's events add, and the number of these events. */
+    /* By the device's number: the bytes that the device's events add, and the number of these
+       events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by row of tags: the bytes that the tag's events add; NULL if the writer
+    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the writer
                          wants none */
 } mli_last_events;
 
-/* Reads the ring once. If there is no memory for the table, the report fails. Requires: `last` is
-   zeroed except for tag_sum. */
+/* Fills in the results by one reading of the ring. If there is no memory for the table, the report
+   fails. Requires: `last` is zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
 MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage, or the free slot (its dev is 0) for that storage.
+/* Returns the last event of a block's storage, or the vacant slot for that storage, whose dev is 0.
    Returns NULL if there is no table. The table has open addressing by device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of);
@@ -31240,11 +31288,11 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
    frames of a block are its stack if it has one, else its site. Its scopes follow as the callers.
    The event of an alloc or a move has these frames, too; another event has the site of its call.
    The category of a block is its tag. The parts of a block are under "parts", which viewers skip.
-   CUDA devices keep their index. The other devices come behind them, as the key "memlord" lists
-   them. That key has the anomalies and drops, too. Traces come from the ring. If the ring has
-   events of a storage, its segment is as the last of them left it, so that viewers can walk back
-   from there. Words, tags and frames are in full where they come first. After that they are numbers
-   of the pickle's memo: first the words, then the rows of tags, then the frames. */
+   CUDA devices keep their index. The other devices come after them. The key "memlord" lists these,
+   and the anomalies and drops. Traces come from the ring of events. If the ring has events of a
+   storage, its segment is as the last of them left it, so that viewers can walk back from there.
+   The first time a word, tag or frame occurs, it is written in full. After that it is a number of
+   the pickle's memo: first the words, then the tags, then the frames. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
@@ -31606,18 +31654,18 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 /* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
    none. */
 
-/* The figures of sites are exact; the figures of stacks are samples. So a stack gets the blocks
-   that were picked, and a share of the other blocks of its site. The share is in proportion to the
-   blocks that the stack's samples stand for, without the samples themselves. The stacks then add up
-   to the site, and a block that was picked keeps its own bytes. If a site has no sample, its blocks
-   stay with the site, as a stack of one frame. Live blocks are divided by site, tag and scope.
-   Freed blocks are divided by site. The allocs of a site are its live and its freed blocks
-   together. */
+/* The figures of sites are exact, but those of stacks come from samples: some blocks, the picked
+   ones, for which a stack was taken. So a stack gets the blocks that were picked, and a share of
+   the other blocks of its site. The share is in proportion to the blocks that the stack's samples
+   stand for, without the samples themselves. The stacks then add up to the site, and a block that
+   was picked keeps its own bytes. If a site has no sample, its blocks stay with the site, as a
+   stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are divided by
+   site. The allocs of a site are its live and its freed blocks together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A stack gets at most this many times what its samples stand for. A site that has more must have
-   stacks of which no block was picked. */
+/* A stack gets at most this many times what its samples stand for. A site that has more than its
+   stacks may get must have stacks of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
 /* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
@@ -31632,8 +31680,8 @@ typedef struct mli_portion {
     unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
     unsigned char has_live;     /* 1: these are the allocs of a site, and all of its live blocks are
                                    among them */
-    int64_t value[2];           /* blocks and bytes: first those that were picked, later all of the
-                                   share */
+    int64_t value[2];           /* blocks and bytes: at first those that were picked as samples,
+                                   later all blocks of the share */
     double rest[2];             /* the blocks and bytes that the samples stand for, without the
                                    samples themselves */
 } mli_portion;
@@ -31642,15 +31690,15 @@ typedef struct mli_shares {
     mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
     size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
                          use */
-    mli_portion none; /* stands in for an entry for which there was no memory */
-    /* By dev, if there are no shares: the number of allocs of sites or stacks so far, and their
-       bytes. */
+    mli_portion none; /* the entry that callers get if there was no memory for a new one */
+    /* By the device's number: the allocs of sites or stacks so far, and their bytes. Used if there
+       are no shares. */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares if stacks are samples, else leaves the table out. If there is no memory, the
-   report fails. Requires: t is zeroed. */
+/* Makes the shares if stacks are samples, else makes no table. If there is no memory, the report
+   fails. Requires: t is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
@@ -31676,9 +31724,9 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, which is empty if it is new. Probes 8 slots. If all have other
-   groups, writes the group at the home slot and evicts it. An evicted group may be written again
-   later; readers of the formats with groups add equal groups up. */
+/* Returns the group of a block, which is empty if it is new. Looks at 8 slots. If all have other
+   groups, writes the group at the first of them and evicts it. An evicted group may be written
+   again later; readers of the formats with groups add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
@@ -32104,13 +32152,13 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 /* Divides what each device held at its peak among stacks and sites. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 
-/* The holders of a device have its bytes at the peak, and those of the largest sites. These numbers
-   are exact. A stack gets the bytes that it held. If stacks are samples, it gets a share of the
-   exact number: the stacks of each of these sites share the bytes of the site, and all other stacks
-   share the bytes that these sites leave, in proportion to what each held. What no stack gets stays
-   with the site. What no site of the list has either is "(unknown)" or, if the list is full and may
-   lack a site, "(others)". The bytes of the arena are "(arena)". So the blocks add up to the bytes
-   of the holders. Tags and scopes are not known. */
+/* The record of a device's peak has the bytes of the peak, and those of its largest sites
+   (MLI_HOLDERS at most). These numbers are exact. A stack gets the bytes that it held. If stacks
+   are samples, it gets a share of the exact number: the stacks of each of these sites share the
+   bytes of the site, and all other stacks share the bytes that these sites leave, in proportion to
+   what each held. What no stack gets stays with the site. What no listed site has either is
+   "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
+   "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -33839,8 +33887,8 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 1 if a format exists and no knob leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture with its lists. Metrics do not, so that a frequent scrape
-   does not walk over blocks. Requires: the format is known. */
+/* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of
+   metrics do not, so that a frequent scrape is cheap. Requires: the format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
