@@ -5693,8 +5693,10 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
    for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
-   scope and stream that a block began with, taken together. The cold lock is
-   mli_process.cold_lock. */
+   scope and stream that a block began with, taken together. A stamp is a time, by the processor's
+   counter or the ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the
+   ledger starts. A safe point is a moment at which host code may run, such as memlord_gc_poll. The
+   cold lock is mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
@@ -5756,7 +5758,7 @@ typedef struct mli_shard {
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
     mli_u32 state; /* one of MLI_HELPER_... */
-    mli_u32 stop;  /* 1: the helper must end, and is joined */
+    mli_u32 stop;  /* 1: the helper's thread must end */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;
@@ -5848,7 +5850,7 @@ struct mli_threads_state {
 struct mli_stacks_state {
     mli_u32 depth;     /* the most frames that are kept of a stack; 0: no stacks are taken now */
     mli_u64 bytes;     /* mean bytes from one picked alloc to the next; 1: every alloc is picked */
-    mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
+    mli_u64 estimated; /* the last value of `bytes` that was above 1; 0: there was no such value */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
                           is 1 */
@@ -5857,8 +5859,8 @@ struct mli_stacks_state {
     memlord_unwinder unwinder;
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* one more than each vector has; they grow under
-                                                   the cold lock */
+    mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
+                                                   vector; they grow under the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
@@ -5867,14 +5869,14 @@ struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
     uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
-    mli_u32 scope_count;  /* one more than there are scopes */
+    mli_u32 scope_count;  /* one more than the number of scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
                                      is published */
     mli_vector rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
+    mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
                                      also looks for a due snapshot at its end; 0: no call looks */
@@ -5987,7 +5989,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
    because a hooked function has no argument that could tell its table. Tables are hooked under the
    registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* the table that is hooked now; NULL: none is */
+    memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
     memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
                              go on to call them; free_fn NULL: the slot was never used */
     mli_u64 generation;   /* the generation of the ledger that records; 0: nothing is recorded */
@@ -6085,14 +6087,16 @@ typedef struct mli_self_state {
     void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
                                 NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
-    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
+    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
+                                unwinder */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
     uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
                                 not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
                                 not known */
-    void *frame;             /* the frame that `caller` returns to; NULL: not known */
+    void *frame;             /* the frame of the function of MemLord that returns to `caller`; NULL:
+                                not known */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
     struct mli_picks *pick_part; /* the part of the table of sampled blocks that has room for the
@@ -6105,7 +6109,7 @@ typedef struct mli_self_state {
     uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block other than the
                                 thread's last picked one, so mli_thread.taken_key stays */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
-    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
+    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
                                 books/blocks */
@@ -6313,8 +6317,8 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c);
 
-/* Reads a number up to a comma or the end. With `places` it may have a fraction. Returns the rest
-   of the text, or NULL if there is no number, or one above UINT32_MAX. */
+/* Reads a number up to a comma or the end. With `places` 1 the number may have a fraction. Returns
+   the rest of the text, or NULL if there is no number, or one above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
@@ -6472,7 +6476,7 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
 }
 
 /* Returns 1 if a character could end a line, control a terminal or change the direction of the text
-   around it. These are the controls, the separators, and the marks of Unicode's property
+   around it. Such characters are the controls, the separators, and those with Unicode's property
    Bidi_Control. */
 static int mli_code_is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
@@ -7108,7 +7112,7 @@ typedef struct mli_region { /* one block of the allocator: this header, then the
     struct mli_region *next;
     char *data; /* the pieces, aligned to a grain */
     uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
-                                        grains it has; for others: 0 */
+                                        grains the piece has; for all other grains: 0 */
 } mli_region;
 typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
     struct mli_piece *next, **back;
@@ -7161,7 +7165,8 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
-    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    uint32_t used, huge;                   /* number of pages in use; 1: huge pages were
+                                              requested */
     uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
@@ -7177,7 +7182,8 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Maps an extent, aligned to its size. It maps twice as much and unmaps the rest. */
+/* Maps an extent that is aligned to its size. To align it, maps twice as much and unmaps the
+   rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
     size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
@@ -7361,8 +7367,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
 static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
-/* Returns the bytes that a block above 16 KiB takes besides its own. They are for its alignment,
-   and for the pointer to where it really starts. A block of the os allocator needs neither. */
+/* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
+   alignment of the block, and for the pointer to where it really starts. A block of the os
+   allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -8273,11 +8280,11 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. Owns what else an alloc looks
-   up for an entry, too: the dev of a device, and the mark. May use base/memory and books/threads.
-   Invariants: a thread is inside a shard while it uses the shard's table, and it counts its changes
-   of the table before it leaves. bench/README.md has the measurements that led to this shape.
-   Locks: the lock of a shard, then that of a bucket. */
+/* Owns the map from (device type, storage) to an entry of 24 bytes. Also owns what else an alloc
+   looks up for an entry: the number (dev) of a device, and the number of the current mark. May use
+   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
+   table, and it counts its changes of the table before it leaves. bench/README.md has the
+   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
@@ -9084,16 +9091,16 @@ typedef struct mli_levels {
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
-    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
-                                         check is requested; signed */
+    mli_u64 check_above, check_below; /* a band check is requested when the published bytes reach
+                                         check_above or fall below check_below; signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
     mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
                        orders two checks, see mli_band_update. */
-    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
-                                   never */
+    uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
+                                   its next; 0 means that it requests none */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
@@ -9125,14 +9132,14 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
    cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
-   enter or freeze shards, books/map. Invariant: no peak is too high. It is computed from published
-   bytes, which never exceed the live bytes, or from levels that were live together. Locks: count,
-   then row. */
+   enter or freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
+   published bytes, which never exceed the live bytes, or from levels that were live together.
+   Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
-   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
-   levels are exact modulo 2^64.
+   it. In a cell of the orphan record, which threads without a record share, any thread counts,
+   under the count lock. A thread that frees the block of another thread counts the free in its own
+   cell, so a level may be negative. Sums of levels are exact modulo 2^64.
 
    A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
    bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
@@ -9145,8 +9152,8 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* how many; in a site's cell `frees` counts calls of free at the site,
-                              for blocks of any site */
+    mli_u64 allocs, frees; /* the number of each; in a site's cell `frees` counts the calls of free
+                              at the site, for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
@@ -9159,26 +9166,26 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Returns a negative value if the level rose above `high`. `high` is at most a
-   share above `base`, so a level up to `high` needs no publication. */
+/* Counts an alloc in a cell. Returns a negative value if the cell's level rose above its `high`. A
+   level up to `high` needs no publication, because `high` is at most a share above `base`. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
-/* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
-   fell below `base`. `out` is stored before `level`. A reader loads them in the other order, so
-   that it never finds more bytes freed than allocated. */
+/* Counts the bytes of a free in a cell. The caller adds to `frees`. Returns a negative value if the
+   cell's level fell below its `base`. `out` is stored before `level`. A reader loads them in the
+   other order, so that it never finds more bytes freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the word of a device's cell that says when the thread requests its next band check: at a
-   free after which `out` exceeds the word. If the word is 0, the next free requests the check. The
-   word is freed_here, which only the cells of sites use otherwise. */
+/* Returns the member of a device's cell with the threshold for the next band check. The thread
+   requests the check at the free that brings `out` above the threshold, so 0 means the next free.
+   The member is freed_here, which otherwise only the cells of sites use. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9191,8 +9198,8 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does what a change of a cell makes due. Raises the cell's `high`. Publishes the cell if it now
-   holds back less than 0 bytes or more than its share. Requests a band check if one is due.
+/* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
+   now holds back less than 0 bytes or more than its share. Requests a band check if one is due.
    Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
@@ -9204,21 +9211,21 @@ typedef struct mli_row {
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
-    mli_u64 published;     /* signed bytes; at most the live ones while no thread is inside a
-                              shard */
-    mli_u64 peak;          /* signed bytes */
-    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
-                              signed */
+    mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
+                              a shard */
+    mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
+    mli_u64 sampled_peak;  /* of a device: the most published since its phys was sampled; signed */
     mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
                               a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
+    mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
+                              row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
                               first has not published again since; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
-    struct {               /* the sums at the last reset; a collection also restarts `freed` */
+    struct {               /* the cells' sums at the last reset; a collection sets `freed` anew */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -9230,42 +9237,42 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* The last request that found no memory. */
+/* The last request on a device that found no memory. */
 typedef struct mli_oom {
-    uint64_t bytes; /* the bytes that the request wanted */
-    uint64_t live;  /* the live bytes of the device then */
-    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX if unknown */
+    uint64_t bytes; /* the size of the request */
+    uint64_t live;  /* the live bytes of the device when it failed */
+    uint64_t used;  /* the bytes in use at the phys when it failed; UINT64_MAX if unknown */
     const memlord_site *site;
     uint64_t time;  /* when it failed; 0 means that there was no such request */
 } mli_oom;
 
-/* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
-   than the sample. */
+/* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
+   device is newer than the sample. */
 typedef struct mli_sample_mark {
-    uint64_t held; /* the bytes that the device held at least */
-    uint64_t in;   /* the bytes ever allocated, before the source ran */
+    uint64_t held; /* a lower bound of the bytes that the device held */
+    uint64_t in;   /* the bytes allocated since create, read before the capacity source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* arena bytes on the device, and the part that tags have */
+    mli_u64 arena, arena_tagged;   /* the balance of arena bytes, and the part under tags */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
-    mli_oom oom;                 /* under the lock of the phys */
+    mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample being taken; under the same lock */
+    mli_sample_mark before;      /* the mark of the sample being taken; under that lock, too */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
-/* Returns the record of a dev, or NULL if it was not made yet. */
+/* Returns the record of the device with a number (dev), or NULL if the record is not made yet. */
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-/* Returns row `number` of a book. */
+/* Returns row `number` of a book: of the devices, the sites or the tags. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
 /* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
@@ -9282,8 +9289,8 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 without using its table, so that a fork waits until the caller has counted and
-   left. While the shard is stopped, waits for the shard's lock. */
+/* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
+   does not use the shard's table. While the shard is stopped, waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
@@ -9314,7 +9321,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets counters.look_due. */
+/* Sets the time from which on a publication looks for a due snapshot; 0 means never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -9325,8 +9332,8 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
-   since, returns how far it is above the base now. Requires: the caller holds the row's lock, if
-   the ledger has a batch. */
+   since, returns how far the level is above the base now. Requires: the caller holds the row's
+   lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak to its published bytes with a cell at its `high`. Does nothing if another
@@ -9353,7 +9360,7 @@ typedef struct mli_row_delta {
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
    finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
-   its row may need memory. A fork may then come between the block and that count. */
+   its row may need memory. A fork may then come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
@@ -9490,16 +9497,15 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the
-   end of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+/* Returns 1 if the end of this call is to look for a due snapshot. Only there may the host's clock
+   be called. Without a batch every call publishes, and only each 64th looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands
-   if a bound was reached, of the device's holders if they are to be noted again, and of snapshots.
-   */
+/* Requests a check at the end of the call, after a publication that found `live` bytes: if a bound
+   of a band was reached, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9546,9 +9552,9 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Counts a cell among the cells of its row that are in use, before its first publication. The other
-   cells in use then have a smaller share, so the function asks their threads to publish. The first
-   cell of the row may hold back a whole batch until it publishes, and row->first names it. */
+/* Adds a cell to those of its row that have published, before its first publication. The other
+   cells then have a smaller share, so the function asks their threads to publish. The first cell of
+   the row may hold back a whole batch until it publishes, and row->first names it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9569,9 +9575,9 @@ static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
 
-/* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
-   adds them to the peak, because the published bytes, the level of that cell and these bytes were
-   live together. Requires: the caller holds the row's lock. */
+/* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
+   of another cell adds them to the peak, because the published bytes, the level of that cell and
+   these bytes were live together. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -9589,8 +9595,8 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_u64_store(mli_cell_next_check(cell), 0);
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
-/* Returns the part of row->held that is of this cell. The halving also undoes what
-   mli_cell_limit_set does to a limit of 0. */
+/* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
+   what mli_cell_limit_set does to a limit of 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -9661,7 +9667,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 }
 
 /* Publishes those of a thread's cells for the rows of a book that may come to hold back more than
-   their share, and those that are alone in their row: a peak reset has asked for these. */
+   their share. Also publishes a cell that is alone in its row, in case a peak reset has asked for
+   it. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -9675,8 +9682,8 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
             mli_cell_publish(lord, book, i, cell);
     }
 }
-/* Publishes a thread's cells for devices and tags, as another thread has asked. Runs before the
-   present call counts, so that the peak has the level that the last call left. */
+/* Publishes a thread's cells for devices and tags, because another thread has asked for it. Runs
+   before the present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
@@ -9699,7 +9706,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
-    if (d->frees_here) return; /* the level is as it was, and the thread may not be inside */
+    if (d->frees_here) return; /* the level has not changed, and the thread may be outside */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
@@ -9770,10 +9777,10 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
-/* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
-   cell that came into use as the k-th and was idle since then holds back at most a k-th of the
-   slack. The first cell has published since there were two cells, and holds back at most half of
-   it. The first cell of a site holds back at most a batch. */
+/* Returns by how many bytes the peak of a row may be too low: the sum of what its cells may hold
+   back. A cell that was the k-th to publish and idle since then holds back at most a k-th of the
+   slack. The first cell was asked to publish again when a second one did, so it holds back at most
+   half. The first cell of a site is not asked, and holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -9794,9 +9801,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of
-   `level` also pairs with the releases of the calls that count: a reader that finds the level of a
-   call also finds what calls counted that had ended before. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
+   `level` also pairs with the release stores of the calls that count. So a reader that finds the
+   level of a call also finds the counts of all calls that ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -9827,7 +9834,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: a cell's high does not count, because another has published since */
+    int blind = 0; /* 1: some cell's `high` does not count, because another has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -9897,7 +9904,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
         mli_cell *cell = mli_cell_at(of, book, number);
         uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* the spans of its thread need its base and its high */
+        if (device && of != t) { /* the spans of the cell's thread need its base and its high */
             mli_cell_ask(of, row, cell);
             continue;
         }
@@ -9966,9 +9973,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the
-   epoch changes with the rows of devices, all of which it takes at once: a free counts in both or
-   in none. */
+   them. The calls of all threads wait meanwhile, so the function takes at most 1024 rows. It takes
+   all rows of devices at once, and adds 1 to the epoch with them. So a free comes before both
+   changes or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
@@ -10486,9 +10493,9 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
-   is published by the row count, the index and the map, when all of its data can be read. Lock: the
-   cold lock. */
+   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused.
+   The row count, the index and the map publish a dev only when all data of its device can be read.
+   Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10519,8 +10526,9 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
    store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the record of physical device i. Number 0 is that of cpu, pinned and mapped; any other i
-   is the own_phys of the device with dev i. If a device shares another's, its own is unused. */
+/* Returns the record of physical device i. Record 0 is host memory, which cpu, pinned and mapped
+   share. Record i is otherwise the own_phys of the device with dev i, and is unused if that device
+   shares the physical device of another. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
@@ -10769,10 +10777,11 @@ typedef struct mli_handle {
 } mli_handle;
 
 /* The record of an account. The limit applies to the sum of the bytes that are charged and the
-   bytes that tickets hold. While a call records a block that comes off a ticket, the block's bytes
+   bytes that tickets hold. While a call records a block whose bytes a ticket holds, these bytes
    count twice. */
 typedef struct mli_account_record {
-    mli_handle handle;         /* changes under the cold lock; closing also takes `lock` */
+    mli_handle handle;         /* changes only under the cold lock; closing the account also takes
+                                  `lock` */
     mli_lock lock;             /* guards the members below */
     uint64_t held;             /* the bytes that tickets hold */
     memlord_account_stat stat; /* what memlord_account_get returns */
@@ -10825,8 +10834,9 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
    limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold `bytes` more after the calls that now record blocks off
-   tickets have ended. The bytes of these blocks, `in_flight`, count twice until then. */
+/* Returns 1 if an account could hold `bytes` more once the calls in progress have ended. These
+   calls record blocks of `in_flight` bytes that tickets hold, so these bytes count twice until
+   then. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the
@@ -11388,8 +11398,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings, in a module. Returns NULL if there is none. *key is
-   then a key for the site that the index does not have yet. */
+/* Finds the site of a struct with kept strings, in a module. If there is none, returns NULL, and
+   *key is a free key of the index for the site. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -11417,8 +11427,9 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under its content and under its struct. So the index has a site under
-   every struct by which the site was ever displayed. Requires: room for two keys is reserved. */
+/* Adds a site to the index under the key `content` and under the address of its struct. So the host
+   finds the site by every struct by which it was ever displayed. Requires: room for two keys is
+   reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -11553,9 +11564,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. Returns NULL if there is none. *key is then a key for the site that
-   the index does not have yet. A module that is loaded again at another address has the same
-   sites. */
+/* Finds the site of a place. If there is none, returns NULL, and *key is a free key of the index
+   for the site. A module that is loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -11653,7 +11663,7 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns 1 if the module that had a return address when the address was first seen has it now. */
+/* Returns 1 if the return address of a site is now in the same module as when it was first seen. */
 static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
     const mli_module *now = site->where;
     return now && (now->image.stays ||
@@ -11668,8 +11678,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
-   host may pass any struct that it was given. Returns MLI_AGAIN if it needs memory first. */
+/* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
+   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11887,7 +11898,8 @@ static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site
     if (r) return r;
     for (i = 0; i + 1 < all->count && all->at[i].library;) i++;
     all->shown = i;
-    mli_u32_store(&site->resolved, 1); /* a function without a name keeps none */
+    mli_u32_store(&site->resolved, 1); /* from now on no symbol is looked up, even for a function
+                                          without a name */
     r = mli_site_display_locked(lord, site, &all->at[i].at);
     if (r) return r;
     mli_ptr_store_release(&site->functions, all); /* pairs with mli_site_functions */
@@ -11918,7 +11930,7 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes, each with its site, and the notes of which refusals were
+/* Owns the list of the host's mistakes, each with its site, and remembers which refusals were
    logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
    at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
    mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
@@ -11936,9 +11948,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` has the rows of
-   the block in question, as in an entry without a side record; 0 means that there is no such block.
-   Requires: the caller holds no lock but the orphan lock (mli_threads_state). */
+   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` tells the site and
+   the tag of the block in question, in the format of mli_entry (without a side record); 0 means
+   that there is no block. Requires: the caller holds no lock but the orphan lock
+   (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -13212,7 +13225,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
-#define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
+#define MLI_STACK_OWN 16           /* the most frames of MemLord's own code with which a stack may
+                                      begin */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
@@ -13224,10 +13238,10 @@ typedef struct mli_stack_tables {
 
 /* -- samples -- */
 
-/* Sets the seed of a ledger's samples. A host's seed gives the same new seed in each run; without
-   one the seed differs in each run, process and ledger. A forked child always gets another seed.
-   The seed is mixed from answers of system calls that neither wait nor fail, because the first call
-   of a process may come from inside malloc or from a sandbox. */
+/* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
+   each run. Otherwise it differs in each run, process and ledger. A forked child always gets
+   another seed. The seed is mixed from answers of system calls that neither wait nor fail, because
+   the first call of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -13254,9 +13268,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked,
-   or 0 if it is not picked. If the mean has changed since the last draw, draws again. That adds no
-   bias, because what is left of an old draw is distributed as a new draw is. */
+/* Counts the bytes of an alloc on the general path. Returns the mean distance of samples, in bytes,
+   if the alloc is picked, else 0. If the mean has changed since the last draw, draws again. Drawing
+   again adds no bias, because what is left of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -13302,9 +13316,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under the node of its caller. If `site` is NULL, returns the node of a
-   return address in a module that stays loaded. Returns 0 if there is no such node. Needs no lock,
-   because the acquire loads pair with the release stores of the functions that add nodes. */
+/* Returns the node for a site whose caller is node `parent`. If `site` is NULL, returns the node
+   for a return address in a module that stays loaded. Returns 0 if there is no such node. Needs no
+   lock, because the acquire loads pair with the release stores of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -13328,7 +13342,8 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Numbers a site among the frames of stacks. Returns MLI_AGAIN if it needs memory first. */
+/* Gives a site a number among the frames of stacks, if it has none. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -13341,8 +13356,9 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. Returns E_NOMEM if the tree is full, MLI_AGAIN if it needs
-   memory first. The node is in the chain of the site's address, whatever is at that address now. */
+/* Finds or adds the node of a site below the node `parent`. Returns E_NOMEM if the tree is full,
+   and MLI_AGAIN if it needs memory first. The site's address chooses the hash chain of the node,
+   even if another module is at that address now. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -13434,9 +13450,9 @@ static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
     return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
 
-/* -- the totals of a row: each is changed by one locked instruction -- */
+/* -- the totals of a row: each total changes by one atomic operation, without a lock -- */
 
-/* Adds to the variance of a row. Of blocks that stand for themselves alone it is 0. */
+/* Adds to the variance of a row's live bytes. A block that stands only for itself adds 0. */
 static void mli_stack_vary(mli_stack_row *row, double by) {
     uint64_t seen = mli_u64_load(&row->variance), bits;
     double sum;
@@ -13447,7 +13463,8 @@ static void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
+/* Takes a block that was picked off the totals of its stack. With `undo` the row counts as if the
+   block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -13460,8 +13477,8 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     mli_u64_lower(&row->picked_bytes, bytes);
     mli_u64_lower(&row->alloc_bytes, weight);
 }
-/* Counts the block that this call opens on its row. A reader loads the samples and their bytes
-   before the estimates that include them: see mli_stack_totals_of. */
+/* Adds the block that this call opens to the totals of its stack. A reader loads the samples and
+   their bytes before the estimates that include them: see mli_stack_totals_of. */
 static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
@@ -13472,7 +13489,7 @@ static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes)
         (void)mli_u64_add(&row->allocs, mli_pick_units(pick));
         (void)mli_u64_add(&row->samples, 1);
     }
-    if (bytes > had) { /* like the totals, which count only the growth of a block */
+    if (bytes > had) { /* a resized block adds only its growth, as in all totals */
         (void)mli_u64_add(&row->alloc_bytes, mli_pick_weight(pick, bytes - had));
         (void)mli_u64_add(&row->picked_bytes, bytes - had);
     }
@@ -13492,7 +13509,7 @@ static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Counts the end of a block that was the last one that this thread had picked. */
+/* Counts a block as a temporary if it ends while it is the last one that this thread had picked. */
 static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!mli_taken_is(lord, pick)) return;
     mli_self.thread->taken_row = 0;
@@ -13514,7 +13531,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     return MLI_PICKED;
 }
 
-/* Returns the stack of a block and, if `remove` is 1, removes the block from the table. */
+/* Returns the entry of a block in the table of picked blocks. If `remove` is 1, also removes it. */
 static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
     if (!(e->word1 & MLI_PICKED) || !mli_stack_tables_of(lord)) return mli_pick_none;
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
@@ -13604,12 +13621,13 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* -- stacks that do not reach the root --
-   Such a stack begins with a frame that says so, so that it is no root of its own. The frame is a
-   site without an address. */
+/* -- stacks that do not reach the root -- The outermost frame of such a stack is a site without an
+   address, and its name tells why the stack was cut. Otherwise a cut stack would look like one that
+   starts at another root. */
 
 enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
-/* Arrays, as in books/sites: a literal would stay in programs that need none. */
+/* These are arrays, because a linker could not drop string literals alone: see mli_no_text in
+   books/sites. */
 static const char mli_cut_deep[] = "[cut: deeper]", mli_cut_lost[] = "[cut: no unwind table]",
                   mli_cut_untaken[] = "[cut: not unwound]", mli_cut_file[] = "";
 static const memlord_site mli_cut_sites[] = {
@@ -13637,10 +13655,10 @@ static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     return n || !why ? n : mli_stack_cut_make(lord, why);
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
-   own ones. Sets *from to its first frame, and *cut to MLI_CUT_... Returns its depth. If nothing
-   may be unwound, or nothing was, the stack is the one return address that is known, or is
-   empty. */
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and for
+   MLI_STACK_OWN frames of MemLord. Sets *from to the first frame of the host, and *cut to
+   MLI_CUT_... Returns the depth. If the call may not unwind, or the unwinder finds nothing, the
+   stack is the return address of the call, or is empty if that is unknown. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from, int *cut) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -13670,8 +13688,8 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 }
 
 /* Makes the chains of nodes and rows and the table of picked blocks, before the first stack. They
-   are not made earlier, because a short process may need none of them, and clearing them takes a
-   while. Returns 0 if there is no memory. */
+   are not made earlier, because a short process may need none of them, and to clear them takes
+   time. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_tables *fresh;
@@ -13680,7 +13698,8 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     if (!fresh) return 0;
     mli_picks_init(fresh->picks);
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
+    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in
+                                         mli_stack_tables_of */
         mli_ptr_store_release(&lord->stacks.tables, fresh);
         fresh = NULL;
     }
@@ -13755,7 +13774,7 @@ MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, u
     if (sum.peak < sum.live) sum.peak = sum.live;
     sum.held = mli_u64_load(&row->held);
     bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
-    memcpy(&variance, &bits, sizeof variance); /* rounded: it may be a little below 0 */
+    memcpy(&variance, &bits, sizeof variance); /* rounding may bring it a little below 0 */
     sum.error = mli_square_root(variance);
     return sum;
 }
@@ -13939,8 +13958,7 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
    it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
    event, and then checks that the event's sub-buffer was not given out again meanwhile. */
 
-/* An event in the ring. It has the row of its site, or a row of the stacks, whose stack tells the
-   site.
+/* An event in the ring. It names the row of its site, or the row of a stack, which tells the site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
      stream  the stream of the block; 0 means none */
@@ -13993,8 +14011,9 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
-   sees the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes`
-   may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
+   sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
+   bits; `bytes` may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and
+   counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14460,7 +14479,7 @@ MLI_PRIVATE void mli_fences_leave(memlord *lord);
 /* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord);
 
-/* Returns a number above all that earlier calls on the ledger got. */
+/* Returns a number above all numbers that the function has returned for this ledger. */
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 
 /* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
@@ -15035,10 +15054,11 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side records, for facts that few blocks have, and the parts of blocks. May use
-   books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
-   holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
-   storage and do not overlap. Locks: those of the map. */
+/* Owns the side records and the parts of blocks. A side record has the facts of a block for which
+   its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
+   a side record belongs to the thread that holds its entry, inside an owned shard or with the
+   probe's buckets locked; parts lie in their storage and do not overlap. Locks: those of the
+   map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15468,29 +15488,30 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the rows and cells of a block before it enters a shard,
-   because nothing may be allocated inside one. Inside the shard it changes the map and counts the
-   change, so that no fork finds a block half counted. Locks: those of the map; the fences lock,
-   inside a shard; the cold lock, for a new route. */
+   May use books/. Invariant: a call makes the counters of a block (rows and cells) before it enters
+   a shard, a part of the map, because a thread inside a shard may not allocate. Inside the shard it
+   changes the map and counts the change, so that no fork finds a block half counted. Locks: those
+   of the map; the fences lock, inside a shard; the cold lock, for a new route. */
 
-/* The moves and the copies from one device to another. */
+/* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
     struct mli_route *next; /* the route that was made before this one, or NULL */
     uint32_t from, to;      /* the numbers (devs) of the two devices */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record of a word2, if there is one, and its parts. Detaches its fences, and takes
-   the bytes of its block off the account that the block was charged to. */
+/* Frees the side record that the word2 of a map entry points to, if there is one, and the parts in
+   it. Detaches its fences, and takes the bytes of the block off the account that they were charged
+   to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta that counts a block as opened. */
+/* Returns the change of counters (mli_row_delta) that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta that counts a block as closed. */
+/* Returns the change of counters (mli_row_delta) that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the cells in which n deltas will be counted. Requires: the caller is not inside a shard,
-   because the function may allocate. */
+/* Makes the thread's counters (cells) to which n deltas will be added. Requires: the caller is not
+   inside a shard, because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
 /* Counts a free at the site that called free, wherever the block was allocated. Requires: the
@@ -15498,8 +15519,9 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more could make the device's total exceed an int64. Checks only blocks of
-   more than 2^32 bytes, because 2^30 smaller blocks would have to be live to get there. */
+/* Returns 1 if `bytes` more would bring the device's total above 2^62, near the end of an int64.
+   Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to be live to
+   get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15565,11 +15587,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
-                          done */
+    MLI_PUT_ALLOC = 0, /* the old block ends, because its free was not recorded or its fences are
+                          not done */
     MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
-    MLI_PUT_HOLD = 2   /* a bit beside either of these: a block that would end stays, and no entry
-                          is put */
+    MLI_PUT_HOLD = 2   /* a bit to add to either of these: if an old block would end, it stays, and
+                          the call puts no entry */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -15615,7 +15637,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
-   gets the stack of the block. The stack counts the bytes of the block until mli_pick_off. */
+   gets the sampled call stack of the block. The totals of that stack have the block's bytes until
+   mli_pick_off takes them off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
@@ -15630,8 +15653,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 /* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the rows and the birth of an entry, in its side record if the entry has one. Requires: the
-   entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth (mark, scope and stream) of a block in its entry, or in its
+   side record if it has one. Requires: the entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change. With
@@ -15671,9 +15694,10 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 #define MLI_DROPPED_KEYS 64 /* the most dropped allocs whose keys are kept */
 struct mli_blocks_state {
-    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the keys of dropped allocs whose frees are expected,
-                                               as mli_drop_print returns them; 0 means vacant */
-    mli_u32 dropped_kept;                   /* the number of keys in dropped_keys, or more */
+    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
+                                               allocs whose frees are expected; 0 means vacant */
+    mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
+                                               dropped_keys */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
                                                    no place in dropped_keys */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
@@ -15791,8 +15815,8 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 }
 
 /* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
-   of such a key is expected, so it is no unknown free, but a double free of another storage is.
-   There are few places, and no memory for more. A drop that finds no place is counted by its
+   of such a key is expected, so it does not count as unknown. dropped_keys has few places, and
+   there is no memory for more. A dropped alloc that finds no place is counted for its device
    type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
@@ -15809,7 +15833,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
-/* Forgets the key of a dropped storage. Returns 0 if the key is not kept. */
+/* Removes the key of a dropped alloc from dropped_keys. Returns 0 if the key is not there. */
 static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
@@ -15886,7 +15910,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Removes a reference from an entry. */
+/* Takes one reference off the count of an entry. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -15895,8 +15919,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds a reference to an entry. Returns 0, and adds none, if the count needs a side record
-   first. */
+/* Adds one to the references of an entry. Returns 0, and adds none, if the count needs a side
+   record first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -15946,7 +15970,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table stays, which is slower but exact */
+    if (crowded) /* without memory the table keeps its size, so that calls are slower but still
+                    exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16173,8 +16198,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
     } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
-        /* the old site loses all bytes of the block, and the new site gets them; the new site
-           counts no alloc */
+        /* the old site loses the bytes of the block, and the new site gets them without an alloc */
         d[0].word2 = now & ~MLI_SITE_BITS;
         d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
@@ -16500,8 +16524,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches none to the orphan record,
-   whose calls come from many threads. */
+   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches no ticket to the orphan
+   record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
 /* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
@@ -16520,9 +16544,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So the
-   rest that an alloc leaves on its ticket is drawn first. Otherwise a thread with a ticket for each
-   alloc would have bytes that are both live and reserved. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
+   alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
+   each alloc would have bytes that count both as live and as reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -17068,8 +17092,8 @@ typedef struct mli_walk_query {
     uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
                            address lies in */
     int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* each shard is walked once for each of `parts` parts; 0 means once for all
-                           blocks */
+    size_t part, parts; /* the walk visits part `part` of each shard, out of `parts`; if `parts` is
+                           0, it visits all of each shard */
     memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
@@ -17401,10 +17425,10 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
    ends a block, it passes asks = 0 to mli_call_end, which then asks no queue. A thread that runs a
    function of a fence asks no other fence (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. It does the work for that device which the ledger's mask
-   `alert` asks for. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call
-   has recorded its events. A thread without the system's barrier always takes the slow function,
-   which has a barrier. */
+/* Ends a call that counted on a device. It does the work that the ledger's mask `alert` asks for on
+   that device. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call has
+   recorded its events. A thread without the system's barrier always takes the slow function, which
+   has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -17795,8 +17819,8 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Marks the bytes that the call is about to record as in flight, if the call names a ticket or its
-   thread has tickets. */
+/* Marks the bytes of a call as in flight before the call records them, if the call names a ticket
+   or its thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
@@ -18182,19 +18206,19 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
-    MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
+    MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
     MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
     MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
 };
 
-/* Keeps the stack of a detached block in the token. */
+/* Stores the sampled stack of a detached block in the token. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
 }
-/* Returns the stack that a token keeps. */
+/* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -18329,7 +18353,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that would be one too many is at
+                                            fault */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -18340,7 +18365,7 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
 /* What a call with n blocks holds for one of them before it records any, so that no memory can run
    out then. With MLI_DID_OPEN it holds a placeholder of 0 bytes under the block's key. With
    MLI_DID_VIEW it holds the reference that a track takes of a live key. Otherwise it holds nothing,
-   because the block replaces the one that has its key. */
+   because the block replaces another block under the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
@@ -18373,9 +18398,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first. A
-   reference that the call holds may have become the last one of its block. Then the block ends
-   here, and its end asks fences of the host. */
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
+   If such a reference has become the last one of its block, the block ends here, and its end asks
+   fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -18416,7 +18441,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
 
 /* Records one of n blocks. Only a block that replaces another may still need memory. That is the
    case if the new block is charged to an account, or if another thread has ended the old block
-   since mli_hold_n. Without that memory the new block counts as dropped. */
+   since mli_hold_n. If there is no memory then, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -18446,9 +18471,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
-   key. If the map has a live block under the key, the free will find that block, so the ledger must
-   not expect it. */
+/* Counts all n blocks as dropped. Each dropped alloc makes the ledger expect one unknown free of
+   its key. But if the map has a live block under the key, the next free will find that block, so
+   the expectation is taken back. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -18497,8 +18522,8 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 /* -- moves -- */
 
 /* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
-   source is pending until all of them are done, and *chain gets the fences that the caller has to
-   ask. A block that moves onto itself is replaced. */
+   source stays pending until the fence and the uses are done, and *chain gets the fences that the
+   caller has to ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -18599,7 +18624,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Otherwise the debug line of a later call would count this free. */
+            /* Cleared, because the debug line of a later call would otherwise count this free
+               again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -18739,8 +18765,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, it is freed at
-   once, and its fences keep it pending from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees the block
+   at once instead, and its fences keep it pending. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -18773,8 +18799,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
 }
 
 /* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
-   unchanged. If memlord_free_begin has freed the block, because the block had uses, it records a
-   new block in its place. */
+   unchanged. If the block had recorded uses, memlord_free_begin has freed it already; the function
+   then records a new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -18996,11 +19022,11 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes where memlord_alloc was called, before it calls a function that may take a stack. Optimized
-   code makes no note, which would cost it saved registers on the way to sites and tags. From -O2 on
-   it needs none, because these calls are jumps, which leave no frame. At -O1 it lacks the note, so
-   a stack that is not unwound has no frame. On z no such call is a jump, because the fifth argument
-   lies in a register that the callee preserves. */
+/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may take a
+   stack. Optimized code makes no note, because the note would cost saved registers on the way to
+   sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no frame. At
+   -O1 the note is missing, so a stack that cannot be unwound has no frame. On s390x such a call is
+   never a jump, because the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -19061,12 +19087,12 @@ static memlord_result mli_free_window(memlord *lord, memlord_device device, uint
 static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                       const memlord_site *site, uint64_t bytes, uint64_t word2);
 
-/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a stack, or if
-   its device is not of the type of `device`. The block is most often on `device`, so the function
-   starts from the dev of `device`, and then compares it with the entry's. The processor predicts
-   the branch, and counts before the entry has come from memory. With 100,000 blocks that saves a
-   fifth of a call. The return in the branch keeps compilers from a conditional move, which would
-   wait for the entry. */
+/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a sampled stack,
+   or if its device is not of the type of `device`. The block is most often on `device`, so the
+   function starts from the dev of `device`, and then compares it with the entry's. The processor
+   predicts the branch, so it can count before the entry has come from memory. With 100,000 blocks
+   this saves a fifth of a call's time. The return in the branch keeps compilers from a conditional
+   move, which would wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -19132,14 +19158,14 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL: the block has no
-                                                     site, or no tag */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL if the block has
+                                                     no site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds the rows and the birth (mark, scope and stream) of a new block, as the bits in `special`
-   ask for them, and the cells of this thread, from its cache. Returns 0 if the thread lacks one of
-   them, or if the alloc is to be sampled. */
+/* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
+   cells, as the bits in `special` ask for them. Takes all from the thread and its cache. Returns 0
+   if one of them is missing there, or if the alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19168,8 +19194,8 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
 }
-/* Finds the rows of an entry, and the cells of this thread. Returns 0 if mli_entry_dev does, if the
-   block has a side record, or if the thread lacks a cell. */
+/* Finds the rows of an entry, and this thread's cells for them. Returns 0 if mli_entry_dev returns
+   0, if the block has a side record, or if the thread lacks a cell. */
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
                                      memlord_device device, const mli_entry *e,
                                      mli_block_rows *rows) {
@@ -19229,7 +19255,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 }
 
 /* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
-   of the results is, because the `or` keeps a sign. With `crowded` the shard should grow. */
+   of the counts returned a negative value, because the `or` keeps a sign. If `crowded` is 1, the
+   shard's table should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -19335,16 +19362,17 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
     return mli_free_full(lord, device, storage, how, site);
 }
 
-/* mli_alloc_window and mli_free_window take the calls for which the home bucket does not decide.
-   They probe the buckets after it, and leave the shard. Require: the thread is inside, and the home
-   of a shared shard is locked. */
+/* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
+   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside, and
+   the home of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since. The next call serves those. */
+    /* Other threads may have set further bits since the call began. The next call serves these
+       bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -19437,7 +19465,7 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    mli_u32 count;             /* one more than the number of records; grows under the cold lock */
     struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 
@@ -19454,7 +19482,8 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
 
 /* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell, or 0 without a cell. */
+/* Returns the level of a cell (bytes that its thread has allocated less freed), or 0 without a
+   cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -19619,7 +19648,7 @@ typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed numbers */
 } mli_min_max;
 
-/* One thread's totals in one scope, in this epoch. */
+/* One thread's totals in one scope, in the epoch that the member `epoch` names. */
 typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
@@ -19630,7 +19659,7 @@ typedef struct mli_thread_scope {
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
                                                 ended span changed the thread's level; signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
-       that is being written is none of the last MLI_RUNS_KEPT. */
+       that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
@@ -19969,7 +19998,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* the scope of the event */
+        t->now.span = f; /* mli_event_record takes the scope of the event from here */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
                          0, 0, 0);
         if (begins && f == innermost) break;
@@ -20409,11 +20438,11 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    uint16_t at, kind; /* the offset in memlord_stats, 0 for a loss; one of MLI_KIND_... */
+    uint16_t at, kind; /* the offset in memlord_stats (0 for a loss); one of MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
-/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
+/* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
@@ -21070,8 +21099,8 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 /* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
    use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
-   for the band state; none while a callback runs. */
+   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
+   then phys for the band state; none while a callback runs. */
 
 /* A band check compares a device with its thresholds. services/call_end decides when a call runs a
    check. */
@@ -21128,7 +21157,8 @@ MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* the number of bands; 0: the host wants none there */
+    size_t n;                  /* the number of bands; 0: the host wants no band for these
+                                  devices */
     const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
                                   mli_default_bands */
 } mli_strategy;
@@ -21420,7 +21450,8 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval; /* most live and freed bytes that no check has
                                                      seen */
-    /* Hysteresis: a near device stays near for longer. */
+    /* Twice the margin is hysteresis: a device that is near the threshold does not leave that state
+       at once. */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
@@ -21471,7 +21502,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* 1: used % is of the limit */
+    const int limited = phys->limit && !phys->sample.known; /* 1: the used percent is a share of the
+                                                               limit */
     memlord_gc_event *e = &v->event;
     uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
     size_t i = 0;
@@ -21493,15 +21525,16 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
 /* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
    checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
+    uint64_t never = (uint64_t)INT64_MAX; /* a signed number, because mli_cell_tripped compares
+                                             signed differences */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
-/* Returns 1 if bytes were published past the marks of a device while these were set. A later
-   publication sees the marks, because it takes the row's lock after this function or, without a
-   batch, adds after it. */
+/* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
+   A later publication sees the marks, because it takes the row's lock after this function or,
+   without a batch, adds after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -21606,9 +21639,9 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-/* Begins a collection on a device. Returns 0 if a collection is running there. A collection that
-   this thread left by longjmp counts as failed, and is over. The exchange pairs with the release
-   store in mli_gc_run_callbacks. */
+/* Begins a collection on a device. Returns 1, or 0 if another collection is running on the device.
+   A collection that this thread left by longjmp counts as failed, and is over. The exchange pairs
+   with the release store in mli_gc_run_callbacks. */
 static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
@@ -21717,7 +21750,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
+                                         cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -21964,10 +21998,10 @@ enum {                      /* values that stand in place of a slot's number */
 };
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of the device's identity; 0: there is no device */
-    uint64_t held;     /* bytes that are live there, or that pools have reserved */
+    uint64_t held;     /* bytes on the device that are live, or that pools have reserved */
     uint64_t spare;    /* bytes of `held` that are unused in pools, or freed but not yet reusable */
-    uint64_t failing;  /* 1: allocations fail there */
-    uint64_t wanted;   /* bytes that the ledger asked the others for */
+    uint64_t failing;  /* 1: allocations on the device fail */
+    uint64_t wanted;   /* bytes that the ledger asked the other ledgers for */
     uint64_t asked;    /* number of the request that asked for `wanted` */
     uint64_t released; /* bytes that the ledger ever gave back for requests of others */
 } mli_page_device;
@@ -22075,8 +22109,8 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* size of the file, a multiple of every page size up to 64
-                                       KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* size of a page's file, a multiple of every page size of
+                                       memory up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
@@ -22428,7 +22462,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Then it is 1 ns more
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Later it is 1 ns more
    than the time at which the function last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
@@ -22626,9 +22660,9 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- readers, which sample a physical device that no poller samples -- */
 
-/* Returns 1 if a reader may run a source on this thread. It may not with MEMLORD_FLAG_DEFER. Nor
-   may it inside code of the host that MemLord called: the ledger's allocator, a logger, a try
-   function, a fence, a source or a collection callback. */
+/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
+   not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
+   ledger's allocator, a logger, a try function, a fence, a source or a collection callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -22650,9 +22684,10 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader has to sample a physical device. It has to if there is no sample, or if the
-   latest one is older than three poll intervals and no poller runs. The result is 1 at most once in
-   an interval, because each sample, also a failed one, sets `sampled`. */
+/* Returns 1 if a function that reads the capacity has to sample a physical device. It has to if
+   there is no sample, or if the latest one is older than three poll intervals and no poller runs.
+   The result is 1 at most once in an interval, because each sample, also a failed one, sets
+   `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -23227,8 +23262,8 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
    end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
-    uint64_t ms;    /* length of the rest in ms; it doubles with each run in a row that gave
-                       nothing */
+    uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
+                       back */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -23246,8 +23281,8 @@ struct mli_neighbours_state {
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
     mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of the devices in the slot */
     struct mli_raise *raises;               /* the requests of this ledger that are not over */
-    uint32_t at_bells; /* threads that ring a bell of the page or wait at one; the page stays mapped
-                          until it is 0 */
+    uint32_t at_bells; /* number of threads that ring a bell of the page or wait at one; the page
+                          stays mapped until this number is 0 */
     int answers;       /* 1: a thread is answering requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
@@ -23316,7 +23351,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills in what the ledger holds of one of its physical devices. */
+/* Fills in the bytes that the ledger holds on one of its physical devices, and whether allocations
+   fail on it. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -23635,8 +23671,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because it may block while
-                                                            answers wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because a source may block
+                                                            while neighbours wait for answers */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -23715,9 +23751,11 @@ static MLI_COLD void mli_listener_run(void *user) {
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */
+        rung = mli_u32_load(bell); /* read before the work, so that a ring from here on ends the
+                                      wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
-        if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
+        if (open) mli_requests_answer(lord); /* comes first, because a neighbour waits for the
+                                                answer */
         if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -23805,7 +23843,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
+                                            come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -23817,7 +23856,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* the answers say who rests */
+    mli_slots_note(lord); /* neighbours that have answered may rest now */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -24052,7 +24091,8 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
    while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
    peak (mli_stacks_hold), so that holders and stacks are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one snapshot less, so that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
+                             that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -24065,10 +24105,10 @@ typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
                                                        blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: where the device's holdings begin among those of the
-                                  snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; only tags and sites
-                                  have some */
+    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
+                                  holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
+                                  none */
 } mli_device_usage;
 
 /* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
@@ -24166,7 +24206,7 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 struct mli_snapshots_state {
     mli_lock lock;
     struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the snapshots, in order of time */
-    struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
+    struct mli_snapshot *out; /* a list of snapshots that were evicted while there were readers */
     uint32_t count;           /* how many snapshots are in `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
@@ -24457,7 +24497,7 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_look_set(lord, mli_now() + step);
 }
 
-/* Runs a recorder's thread. */
+/* Saves at the interval of a recorder, on its thread, and serves requests for reports. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;
@@ -24705,7 +24745,7 @@ typedef struct mli_context_record {
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    mli_u32 count;             /* one more than the number of records; grows under the cold lock */
     struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
@@ -24810,8 +24850,8 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan
-                                                           record */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan record,
+                                                           so it has no context of its own */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25403,7 +25443,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
 
 struct mli_retry_state {
-    memlord_retry policy; /* the policy for calls that give none */
+    memlord_retry policy; /* the retry policy for calls that give no policy of their own */
     mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
 };
 
@@ -25457,8 +25497,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on the sums include all frees that did not see the
-                                  alert */
+    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
+                                  see the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -25482,7 +25522,7 @@ typedef struct mli_request {
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
     mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
                               request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
+    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
     void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
                               attempt overwrite these */
@@ -25758,10 +25798,11 @@ typedef struct mli_verify_sum {
 typedef struct mli_verify {
     memlord *lord;
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
-    uint32_t rows[MLI_BOOKS];        /* one more than each book has rows */
+    uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
-    mli_verify_sum detached;         /* detached blocks, which are off the map and still count */
+    mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
+                                        but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
     mli_verify_sum picked;           /* blocks with a stack; their `bytes` are weights */
     mli_out text;
@@ -33961,7 +34002,7 @@ struct mli_saving_state {
     mli_u32 exit_format;    /* a memlord_format plus 1; 0 means no report at exit */
     mli_ptr exit_directory; /* const char *: a kept string; NULL means output_dir */
     mli_ptr export_path;    /* const char *: a kept string; NULL if there was no export */
-    mli_u32 export_failed;  /* 1: the last export failed, and was logged */
+    mli_u32 export_failed;  /* 1: the last export failed, and the failure was logged */
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
@@ -34402,8 +34443,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Starts the totals of all states over. Requires: the caller holds the cold lock, and t is the
-   thread's record. */
+/* Starts the totals in the states of all modules over. Requires: the caller holds the cold lock,
+   and t is the thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
@@ -34589,7 +34630,7 @@ static void mli_words_lock(int take) {
     (void)take;
 #endif
 }
-/* Takes or drops the locks of the orphan records. */
+/* Takes or drops the lock of each ledger's orphan record. */
 static MLI_COLD void mli_orphans_lock(int take) {
     memlord *lord;
     MLI_LEDGERS_EACH(lord)
@@ -34625,7 +34666,7 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the rest reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
@@ -34834,7 +34875,8 @@ static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
-    mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
+    mli_u64_store(&mli_process.pid, mli_pid()); /* set before the state is BUSY: see
+                                                   mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
 /* Prepares the process for its first ledger, after mli_process_claim has returned 1. */
