@@ -17,11 +17,11 @@
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    uint16_t at, kind; /* the offset in memlord_stats, 0 for a loss; one of MLI_KIND_... */
+    uint16_t at, kind; /* the offset in memlord_stats (0 for a loss); one of MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
-/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
+/* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
