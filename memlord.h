@@ -5693,8 +5693,10 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
    for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
-   scope and stream that a block began with, taken together. The cold lock is
-   mli_process.cold_lock. */
+   scope and stream that a block began with, taken together. A stamp is a time, by the processor's
+   counter or the ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the
+   ledger starts. A safe point is a moment at which host code may run, such as memlord_gc_poll. The
+   cold lock is mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
@@ -5756,7 +5758,7 @@ typedef struct mli_shard {
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
     mli_u32 state; /* one of MLI_HELPER_... */
-    mli_u32 stop;  /* 1: the helper must end, and is joined */
+    mli_u32 stop;  /* 1: the helper's thread must end */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;
@@ -5848,7 +5850,7 @@ struct mli_threads_state {
 struct mli_stacks_state {
     mli_u32 depth;     /* the most frames that are kept of a stack; 0: no stacks are taken now */
     mli_u64 bytes;     /* mean bytes from one picked alloc to the next; 1: every alloc is picked */
-    mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
+    mli_u64 estimated; /* the last value of `bytes` that was above 1; 0: there was no such value */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
                           is 1 */
@@ -5857,8 +5859,8 @@ struct mli_stacks_state {
     memlord_unwinder unwinder;
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* one more than each vector has; they grow under
-                                                   the cold lock */
+    mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
+                                                   vector; they grow under the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
@@ -5867,14 +5869,14 @@ struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
     uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
-    mli_u32 scope_count;  /* one more than there are scopes */
+    mli_u32 scope_count;  /* one more than the number of scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
                                      is published */
     mli_vector rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
+    mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
                                      also looks for a due snapshot at its end; 0: no call looks */
@@ -5987,7 +5989,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
    because a hooked function has no argument that could tell its table. Tables are hooked under the
    registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* the table that is hooked now; NULL: none is */
+    memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
     memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
                              go on to call them; free_fn NULL: the slot was never used */
     mli_u64 generation;   /* the generation of the ledger that records; 0: nothing is recorded */
@@ -6085,14 +6087,16 @@ typedef struct mli_self_state {
     void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
                                 NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
-    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
+    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
+                                unwinder */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
     uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
                                 not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
                                 not known */
-    void *frame;             /* the frame that `caller` returns to; NULL: not known */
+    void *frame;             /* the frame of the function of MemLord that returns to `caller`; NULL:
+                                not known */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
     struct mli_picks *pick_part; /* the part of the table of sampled blocks that has room for the
@@ -6105,7 +6109,7 @@ typedef struct mli_self_state {
     uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block other than the
                                 thread's last picked one, so mli_thread.taken_key stays */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
-    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
+    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
                                 books/blocks */
@@ -6313,8 +6317,8 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c);
 
-/* Reads a number up to a comma or the end. With `places` it may have a fraction. Returns the rest
-   of the text, or NULL if there is no number, or one above UINT32_MAX. */
+/* Reads a number up to a comma or the end. With `places` 1 the number may have a fraction. Returns
+   the rest of the text, or NULL if there is no number, or one above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
@@ -6472,7 +6476,7 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
 }
 
 /* Returns 1 if a character could end a line, control a terminal or change the direction of the text
-   around it. These are the controls, the separators, and the marks of Unicode's property
+   around it. Such characters are the controls, the separators, and those with Unicode's property
    Bidi_Control. */
 static int mli_code_is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
@@ -7108,7 +7112,7 @@ typedef struct mli_region { /* one block of the allocator: this header, then the
     struct mli_region *next;
     char *data; /* the pieces, aligned to a grain */
     uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
-                                        grains it has; for others: 0 */
+                                        grains the piece has; for all other grains: 0 */
 } mli_region;
 typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
     struct mli_piece *next, **back;
@@ -7161,7 +7165,8 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
-    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    uint32_t used, huge;                   /* number of pages in use; 1: huge pages were
+                                              requested */
     uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
@@ -7177,7 +7182,8 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Maps an extent, aligned to its size. It maps twice as much and unmaps the rest. */
+/* Maps an extent that is aligned to its size. To align it, maps twice as much and unmaps the
+   rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
     size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
@@ -7361,8 +7367,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
 static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
-/* Returns the bytes that a block above 16 KiB takes besides its own. They are for its alignment,
-   and for the pointer to where it really starts. A block of the os allocator needs neither. */
+/* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
+   alignment of the block, and for the pointer to where it really starts. A block of the os
+   allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -19458,7 +19465,7 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    mli_u32 count;             /* one more than the number of records; grows under the cold lock */
     struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 
@@ -19475,7 +19482,8 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
 
 /* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell, or 0 without a cell. */
+/* Returns the level of a cell (bytes that its thread has allocated less freed), or 0 without a
+   cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -19640,7 +19648,7 @@ typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed numbers */
 } mli_min_max;
 
-/* One thread's totals in one scope, in this epoch. */
+/* One thread's totals in one scope, in the epoch that the member `epoch` names. */
 typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
@@ -19651,7 +19659,7 @@ typedef struct mli_thread_scope {
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
                                                 ended span changed the thread's level; signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
-       that is being written is none of the last MLI_RUNS_KEPT. */
+       that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
@@ -19990,7 +19998,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* the scope of the event */
+        t->now.span = f; /* mli_event_record takes the scope of the event from here */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
                          0, 0, 0);
         if (begins && f == innermost) break;
@@ -20430,11 +20438,11 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    uint16_t at, kind; /* the offset in memlord_stats, 0 for a loss; one of MLI_KIND_... */
+    uint16_t at, kind; /* the offset in memlord_stats (0 for a loss); one of MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
-/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
+/* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
@@ -21091,8 +21099,8 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 /* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
    use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
-   for the band state; none while a callback runs. */
+   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
+   then phys for the band state; none while a callback runs. */
 
 /* A band check compares a device with its thresholds. services/call_end decides when a call runs a
    check. */
@@ -21149,7 +21157,8 @@ MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* the number of bands; 0: the host wants none there */
+    size_t n;                  /* the number of bands; 0: the host wants no band for these
+                                  devices */
     const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
                                   mli_default_bands */
 } mli_strategy;
@@ -21441,7 +21450,8 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval; /* most live and freed bytes that no check has
                                                      seen */
-    /* Hysteresis: a near device stays near for longer. */
+    /* Twice the margin is hysteresis: a device that is near the threshold does not leave that state
+       at once. */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
@@ -21492,7 +21502,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* 1: used % is of the limit */
+    const int limited = phys->limit && !phys->sample.known; /* 1: the used percent is a share of the
+                                                               limit */
     memlord_gc_event *e = &v->event;
     uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
     size_t i = 0;
@@ -21514,15 +21525,16 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
 /* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
    checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
+    uint64_t never = (uint64_t)INT64_MAX; /* a signed number, because mli_cell_tripped compares
+                                             signed differences */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
-/* Returns 1 if bytes were published past the marks of a device while these were set. A later
-   publication sees the marks, because it takes the row's lock after this function or, without a
-   batch, adds after it. */
+/* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
+   A later publication sees the marks, because it takes the row's lock after this function or,
+   without a batch, adds after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -21627,9 +21639,9 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-/* Begins a collection on a device. Returns 0 if a collection is running there. A collection that
-   this thread left by longjmp counts as failed, and is over. The exchange pairs with the release
-   store in mli_gc_run_callbacks. */
+/* Begins a collection on a device. Returns 1, or 0 if another collection is running on the device.
+   A collection that this thread left by longjmp counts as failed, and is over. The exchange pairs
+   with the release store in mli_gc_run_callbacks. */
 static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
@@ -21738,7 +21750,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
+                                         cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -21985,10 +21998,10 @@ enum {                      /* values that stand in place of a slot's number */
 };
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of the device's identity; 0: there is no device */
-    uint64_t held;     /* bytes that are live there, or that pools have reserved */
+    uint64_t held;     /* bytes on the device that are live, or that pools have reserved */
     uint64_t spare;    /* bytes of `held` that are unused in pools, or freed but not yet reusable */
-    uint64_t failing;  /* 1: allocations fail there */
-    uint64_t wanted;   /* bytes that the ledger asked the others for */
+    uint64_t failing;  /* 1: allocations on the device fail */
+    uint64_t wanted;   /* bytes that the ledger asked the other ledgers for */
     uint64_t asked;    /* number of the request that asked for `wanted` */
     uint64_t released; /* bytes that the ledger ever gave back for requests of others */
 } mli_page_device;
@@ -22096,8 +22109,8 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* size of the file, a multiple of every page size up to 64
-                                       KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* size of a page's file, a multiple of every page size of
+                                       memory up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
@@ -22449,7 +22462,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Then it is 1 ns more
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Later it is 1 ns more
    than the time at which the function last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
@@ -22647,9 +22660,9 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- readers, which sample a physical device that no poller samples -- */
 
-/* Returns 1 if a reader may run a source on this thread. It may not with MEMLORD_FLAG_DEFER. Nor
-   may it inside code of the host that MemLord called: the ledger's allocator, a logger, a try
-   function, a fence, a source or a collection callback. */
+/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
+   not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
+   ledger's allocator, a logger, a try function, a fence, a source or a collection callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -22671,9 +22684,10 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader has to sample a physical device. It has to if there is no sample, or if the
-   latest one is older than three poll intervals and no poller runs. The result is 1 at most once in
-   an interval, because each sample, also a failed one, sets `sampled`. */
+/* Returns 1 if a function that reads the capacity has to sample a physical device. It has to if
+   there is no sample, or if the latest one is older than three poll intervals and no poller runs.
+   The result is 1 at most once in an interval, because each sample, also a failed one, sets
+   `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -23248,8 +23262,8 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
    end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
-    uint64_t ms;    /* length of the rest in ms; it doubles with each run in a row that gave
-                       nothing */
+    uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
+                       back */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -23267,8 +23281,8 @@ struct mli_neighbours_state {
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
     mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of the devices in the slot */
     struct mli_raise *raises;               /* the requests of this ledger that are not over */
-    uint32_t at_bells; /* threads that ring a bell of the page or wait at one; the page stays mapped
-                          until it is 0 */
+    uint32_t at_bells; /* number of threads that ring a bell of the page or wait at one; the page
+                          stays mapped until this number is 0 */
     int answers;       /* 1: a thread is answering requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
@@ -23337,7 +23351,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills in what the ledger holds of one of its physical devices. */
+/* Fills in the bytes that the ledger holds on one of its physical devices, and whether allocations
+   fail on it. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -23656,8 +23671,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because it may block while
-                                                            answers wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because a source may block
+                                                            while neighbours wait for answers */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -23736,9 +23751,11 @@ static MLI_COLD void mli_listener_run(void *user) {
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */
+        rung = mli_u32_load(bell); /* read before the work, so that a ring from here on ends the
+                                      wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
-        if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
+        if (open) mli_requests_answer(lord); /* comes first, because a neighbour waits for the
+                                                answer */
         if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -23826,7 +23843,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
+                                            come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -23838,7 +23856,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* the answers say who rests */
+    mli_slots_note(lord); /* neighbours that have answered may rest now */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -24073,7 +24091,8 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
    while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
    peak (mli_stacks_hold), so that holders and stacks are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one snapshot less, so that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
+                             that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -24086,10 +24105,10 @@ typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
                                                        blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: where the device's holdings begin among those of the
-                                  snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; only tags and sites
-                                  have some */
+    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
+                                  holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
+                                  none */
 } mli_device_usage;
 
 /* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
@@ -24187,7 +24206,7 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 struct mli_snapshots_state {
     mli_lock lock;
     struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the snapshots, in order of time */
-    struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
+    struct mli_snapshot *out; /* a list of snapshots that were evicted while there were readers */
     uint32_t count;           /* how many snapshots are in `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
@@ -24478,7 +24497,7 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_look_set(lord, mli_now() + step);
 }
 
-/* Runs a recorder's thread. */
+/* Saves at the interval of a recorder, on its thread, and serves requests for reports. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;
@@ -24726,7 +24745,7 @@ typedef struct mli_context_record {
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    mli_u32 count;             /* one more than the number of records; grows under the cold lock */
     struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
@@ -24831,8 +24850,8 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan
-                                                           record */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan record,
+                                                           so it has no context of its own */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25424,7 +25443,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
 
 struct mli_retry_state {
-    memlord_retry policy; /* the policy for calls that give none */
+    memlord_retry policy; /* the retry policy for calls that give no policy of their own */
     mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
 };
 
@@ -25478,8 +25497,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on the sums include all frees that did not see the
-                                  alert */
+    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
+                                  see the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -25503,7 +25522,7 @@ typedef struct mli_request {
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
     mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
                               request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
+    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
     void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
                               attempt overwrite these */
@@ -25779,10 +25798,11 @@ typedef struct mli_verify_sum {
 typedef struct mli_verify {
     memlord *lord;
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
-    uint32_t rows[MLI_BOOKS];        /* one more than each book has rows */
+    uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
-    mli_verify_sum detached;         /* detached blocks, which are off the map and still count */
+    mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
+                                        but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
     mli_verify_sum picked;           /* blocks with a stack; their `bytes` are weights */
     mli_out text;
@@ -26353,7 +26373,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Raises the highest number of bytes of a tag or a site, and keeps the list in order. */
+/* Raises the highest number of bytes of a tag or a site if this snapshot has more, and keeps the
+   list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -26397,14 +26418,15 @@ MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, cons
     return n < MLI_HOLDERS ? 0 : UINT64_MAX;
 }
 
-/* The sums over the snapshots from one to the last. Times are in minutes and bytes are differences,
-   both from the last snapshot, so that the sums keep their digits. */
+/* The sums of least squares over the snapshots from some snapshot to the last one. Times (t) are in
+   minutes and bytes (y) are differences, both from the last snapshot, so that the sums keep their
+   digits. */
 typedef struct mli_line_sums {
     double n, t, y, tt, ty, yy;
 } mli_line_sums;
 
-/* Adds a snapshot to the sums. Returns the slope of the line, in bytes a minute, and sets *fit to
-   its R2. */
+/* Adds a snapshot at time t with y bytes to the sums. Returns the slope of the line that fits them,
+   in bytes a minute, and sets *fit to its R2. */
 static MLI_COLD double mli_line_add(mli_line_sums *s, double t, double y, double *fit) {
     double over, within, across;
     s->n += 1;
@@ -26423,7 +26445,7 @@ static MLI_COLD double mli_line_add(mli_line_sums *s, double t, double y, double
 static double mli_series_minutes(const mli_series_list *list, uint32_t i) {
     return (double)(list->snapshot[list->snapshots - 1]->time - list->snapshot[i]->time) / 6e10;
 }
-/* Returns 1 if a series had fewer than `bytes` in all snapshots before one. */
+/* Returns 1 if a series had at most `bytes` in all snapshots before number `end`. */
 static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_series *s,
                                      uint32_t end, double bytes) {
     uint32_t i;
@@ -26433,13 +26455,13 @@ static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_seri
     }
     return 1;
 }
-/* Returns 1 if a line is one by which a series grows. `age` is how many minutes ago it began,
+/* Returns 1 if a line rises enough to count as growth. `age` is how many minutes ago it began,
    `late` the slope of its second half. */
 static MLI_COLD int mli_line_grows(double age, double slope, double late, uint64_t capacity) {
     if (slope <= 0 || late < slope / 2) return 0;
     return slope >= 1048576 || (capacity && slope * age >= (double)capacity / 100);
 }
-/* Finds the line by which a series grows. */
+/* Looks for the line by which a series grows, and stores it in the series. */
 static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
                                      uint64_t capacity) {
     const uint32_t last = list->snapshots - 1;
@@ -26599,7 +26621,7 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 
 /* The number of a site in the list must fit in a byte. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
-#define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
+#define MLI_LEAKS_TRIED 32 /* how many groups mli_leak_add looks at */
 
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
     for (leaks->room = 64; leaks->room < MLI_LEAKS && leaks->room / 2 < blocks;) leaks->room *= 2;
@@ -26614,7 +26636,8 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key changes the top bits */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product's top 12 bits, which depend on
+                                                        every bit of the key */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -26702,16 +26725,16 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds the sums of each site, or of each tag of blocks without a site, to its row on the first
-   device that has it. `first` is where the sums of the book begin. */
+/* Adds the sums of a site, or of a tag of blocks without a site, over all devices into its row on
+   the first device that has it. `first` is the index of the first of the sites' or tags' sums. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
         mli_leak_sum *from = &s->sum[first + row], *to;
         const uint32_t home =
             from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
-        if (!home || home == row || home > rows) continue; /* a row > rows was added since the
-                                                              capture */
+        if (!home || home == row || home > rows) continue; /* leaves out a row that was added since
+                                                              the capture */
         to = &s->sum[first + home];
         to->bytes += from->bytes;
         to->blocks += from->blocks;
@@ -26739,7 +26762,7 @@ static MLI_COLD void mli_leak_lines_add(mli_leak_sites *s, int book) {
                                   offsetof(mli_leak_site, bytes));
     }
 }
-/* Notes for each of the first n groups which listed site it belongs to. */
+/* Stores for each of the first n groups the number of the listed site that it belongs to. */
 static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_table *groups,
                                             size_t n) {
     size_t i;
@@ -26755,13 +26778,14 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Writes the number of a site to a place in `seen`. Returns 1 if the place had another number. */
+/* Stores the number of a site in a place of `seen`. Returns 1 if the place had another number, so
+   that the site has not been counted there yet. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;
     return first;
 }
-/* Notes the device, the tag and the scope of a group of a listed site. */
+/* Counts the device, the tag and the scope of a group in the line of its site. */
 static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
                                         const mli_leak_group *leak) {
     mli_leak_site *line = &s->line[number - 1];
@@ -26770,8 +26794,9 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
     const uint32_t first = mli_leak_first_row(s, name);
     unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
-    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* one of them was added
-                                                                             since the capture */
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* leaves out what was
+                                                                             added since the
+                                                                             capture */
     line->dev = dev;
     line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
     if (!first) line->untagged = 1;
@@ -26781,7 +26806,7 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     if (scope && mli_leak_first_seen(&scopes[scope], number))
         line->scopes++, line->scope = mli_scope_record_at(s->lord, scope)->path;
 }
-/* Notes what the groups tell about a listed site. */
+/* Fills in the devices, tags and scopes of a listed site from its groups. */
 static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
                                         const mli_leak_table *groups) {
     mli_leak_site *line = &s->line[number - 1];
@@ -27062,7 +27087,8 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* as the row counts allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* scales as the row of the
+                                                                        stack scales its allocs */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -27156,10 +27182,11 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* not for a device that was added after the
-                                                         capture began */
-    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* a pending block is freed
-                                                                            already */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* leaves out a device that was added after
+                                                         the capture began */
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* leaves out pending
+                                                                            blocks, because the host
+                                                                            has freed them */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
         mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
@@ -27174,8 +27201,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
 
 /* -- the lifetimes of blocks that begin and end in the event ring -- */
 
-typedef struct mli_lifetime_span { /* a slot of a table with open addressing */
-    uint64_t key;   /* made of the block's storage and type; 0 if the slot is vacant */
+typedef struct mli_lifetime_span { /* a slot of a hash table of blocks, with open addressing */
+    uint64_t key;   /* the block's storage, with its device type in the top bits; 0 if the slot is
+                       vacant */
     uint64_t stamp; /* when the block began; 0 if it has ended */
 } mli_lifetime_span;
 
@@ -27207,8 +27235,8 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so at most 80 % of the slots
-                                                                     are used */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80 % of the slots are
+                                                                     then used */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -27257,8 +27285,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
-   process, and those of other processes. The bytes by which the ledger's devices have grown since
-   the sample count as used, and as bytes of this process. */
+   process, and those of other processes. Bytes by which the ledger has grown since the sample of
+   the capacity count as used, and as this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -27317,7 +27345,7 @@ static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
-/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest rows.
+/* Captures each tag on each device once, for all lists of tags, and lists the MLI_TOP_TAGS largest.
    Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
@@ -27392,7 +27420,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Lists the largest sites. The balance of each arena counts as one more site. */
+/* Lists the largest sites. The bytes of each arena count as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -27414,7 +27442,7 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
-/* Lists the largest stacks, in the order of their keys: see mli_stack_line. */
+/* Lists the largest stacks, in the order of their keys, which mli_stack_line explains. */
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
@@ -27432,7 +27460,7 @@ static void mli_report_stacks(mli_report *r) {
         uint64_t first;
         line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
-            continue; /* a reset came after the row was counted */
+            continue; /* the stack has no numbers, because a reset came meanwhile */
         line.node = mli_stack_row_at(r->lord, i)->node;
         first = r->by_peak ? line.held : line.stat.live_bytes;
         line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
@@ -27630,8 +27658,8 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* -- anomalies and drops -- */
 
-/* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
-   first, then mistakes of the host, then detail that was lost. */
+/* The statistics that are anomalies and drops, the heaviest first. Those that make totals too low
+   come first, then mistakes of the host, then detail that was lost. */
 #define MLI_ANOMALIES_SAID 6 /* the most anomalies of a device that a sentence has */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
@@ -27666,7 +27694,8 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
     }
     return NULL;
 }
-/* Writes an anomaly as in "unknown_frees 1". `i` is the index after that of its column. */
+/* Writes an anomaly, as in "unknown_frees 1". `i` is 1 more than the anomaly's index in
+   mli_anomaly_columns. */
 static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
     mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
              v);
@@ -27691,14 +27720,14 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. With
-   the head of its kind a part is a sentence of at most 25 words, where a name counts as one. A part
-   is composed in r->part_text, and then each format writes it in its own way. Only
-   MLI_FIRST_DEVICES parts of a kind are written. */
+/* -- the verdicts -- A verdict has a kind, and a part for each device that it is about. The head of
+   the kind and one part are a sentence of at most 25 words, where a name counts as one. A part is
+   composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
+   parts of a kind are written. */
 
 /* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
-   how bad it is. The bad kinds come first and the odd ones last. Anomalies that lost bytes are bad:
-   see mli_verdicts_write. */
+   how bad it is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
+   mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -27727,19 +27756,19 @@ enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 typedef struct mli_verdict_writer {
     mli_report *r;
     int json, kind;  /* json: 1 for JSON, 0 for TEXT; kind: the kind that is being written */
-    int lost;        /* 1: some anomalies lost bytes */
+    int lost;        /* 1: some anomalies lost bytes, so that totals are too low */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     size_t sentences;   /* TEXT: how many sentences there were so far */
-    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after
-                           the last, from 0 */
+    size_t first, last; /* TEXT: the number of the first sentence to write, and of the one after the
+                           last; the first of all is 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
 } mli_verdict_writer;
 
-/* Begins a part of `bytes`. Returns where its text goes. If the kind has enough parts, adds the
-   bytes to those that are left out, and returns NULL. */
+/* Begins a verdict's part that is about `bytes`. Returns the output for its text. If the kind has
+   enough parts, adds the bytes to those that are left out, and returns NULL. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -27752,13 +27781,13 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind. The head of the leaks ends with the mark, as in "leaks since mark
-   1". */
+/* Writes the head of a kind of verdict. The head of the leaks ends with the mark, as in "leaks
+   since mark 1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
 }
-/* Writes composed text in a JSON string. The names in the text are escaped already. Adds the
+/* Writes a part's text in a JSON string. The names in the text are escaped already. Adds the
    escapes of JSON, and those that keep a name from ending the page's script element. */
 static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
     for (; *text; text++) {
@@ -27807,7 +27836,7 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_put_str(o, w->r->part_text);
     mli_put_str(o, "\n");
 }
-/* Ends a kind: writes how many parts were left out, and how many bytes they have. */
+/* Ends a kind of verdict: writes how many of its parts were left out, and their bytes. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
     mli_out *o = w->r->o;
@@ -27857,8 +27886,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* mapped files are included, because the limit
-                                                   counts them */
+        for (dev = 1; dev <= r->devices; dev++) /* includes mapped files, because the limit counts
+                                                   them */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
         mli_putf(o, "%jo of %jo", live, line->limit);
@@ -27867,7 +27896,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        /* passes 0, because the bytes of an account are among those of its device */
+        /* passes 0 bytes, because those of an account are among its device's */
         if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
@@ -27875,8 +27904,9 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
-/* Writes who holds a physical device: the largest other process, or all other processes if it is
-   not known, then the largest tag. Leaves out other processes that hold less than this ledger. */
+/* Writes who holds most of a physical device: the largest other process, or all other processes
+   together if the largest is not known, and then the largest tag. Leaves out other processes that
+   hold less than this ledger. */
 static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
     const memlord_capacity sample = mli_phys_sample_of(line->phys);
     mli_out *o = &w->part;
@@ -27939,13 +27969,14 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns 1 if a device has less than a quarter of its peak by now, as at the end of a program. Who
-   holds the rest tells little then. */
+/* Returns 1 if less than a quarter of a device's peak is still live, as at the end of a program.
+   Who holds the rest tells little then. */
 static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns what grows fastest of a device by a book, or NULL. */
+/* Returns the fastest growing tag or site (as `book` says) of a device, or the device itself, or
+   NULL if it does not grow. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -27996,8 +28027,8 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
-   only holder, is no arena, and no tag was ever used. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. If it is the only holder,
+   is no arena, and no tag was ever used, it is not. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
@@ -28026,7 +28057,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     site = mli_holder_site(&sites);
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
-        site = NULL; /* the tag part names the arena already */
+        site = NULL; /* leaves out the site, because the arena is already written in place of the
+                        tag */
     if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
     if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
@@ -28096,9 +28128,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does what mli_anomaly_next does, but leaves out the invocations and snapshots that are no
-   longer kept, because these lists are bounded and that is no fault. With dev 0 returns only what
-   no device has counted. */
+/* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
+   kept, because the bounds of these lists are no fault. If dev is 0, returns only what no device
+   has counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28320,7 +28352,8 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
         r->result = MEMLORD_E_NOMEM;
         return;
     }
-    for (i = r->row_count; i-- > 1;) { /* backwards, so that the oldest stack comes first */
+    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
+                                          its site's list */
         site = mli_stack_row_at(r->lord, i)->site;
         if (!site || site > r->site_rows) continue; /* the site was added since the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
@@ -28345,7 +28378,8 @@ static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t nod
     }
     return NULL;
 }
-/* Adds the numbers of a stack to those of its function. */
+/* Adds the numbers of a stack to those of `site`, the function of the program that called the
+   library. */
 static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
                                     const memlord_stack_stat *s) {
     mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
@@ -28579,8 +28613,8 @@ MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
-    x->stacks = mli_stack_rows(x->lord) - 1; /* comes first, so that the nodes of all these stacks
-                                                have numbers */
+    x->stacks = mli_stack_rows(x->lord) - 1; /* reads the number of stacks first, so that the nodes
+                                                of all these stacks have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
@@ -28592,7 +28626,8 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
-/* The frames that are no place of code, by kind. A function without a name is of the first kind. */
+/* The names of the frames that are no place of code, by MLI_FRAME_... A function without a name has
+   the first of these names. */
 static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)",
                                               "(others)"};
 
@@ -28709,7 +28744,8 @@ MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *w
         x->r->result = MEMLORD_E_NOMEM;
 }
 
-/* Calls put for a part of an arena, and returns the address after it. */
+/* Calls put for the bytes of one tag in an arena, as a block at address `at`, and returns the
+   address after it. */
 static MLI_COLD uint64_t mli_arena_block(mli_export *x, uint32_t dev, uint32_t tag, uint64_t at,
                                          uint64_t bytes, mli_block_fn put, void *writer) {
     mli_live_block b = mli_live_block_make(x, dev, at, bytes, (uint64_t)tag << 20);
@@ -28729,7 +28765,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* the tag got bytes since the capture */
+            if (bytes > left) bytes = left; /* keeps the sum of the capture, if the tag got bytes
+                                               since then */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -28759,7 +28796,7 @@ typedef struct mli_part_walk {
     mli_part_fn put;
     void *writer;
     const mli_live_block *whole;
-    uint64_t beside; /* the block's bytes that no part has yet */
+    uint64_t beside; /* how many of the block's bytes no part has had so far */
 } mli_part_walk;
 /* Writes a part. Stops at a part with more bytes than are left, because such a part belongs to
    another block, which has begun at that storage since. */
@@ -28833,16 +28870,17 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 typedef struct mli_json_writer {
     mli_report *r;
     int brief;        /* 1: the members that the HTML page does not read are left out */
-    uint64_t last[2]; /* in a brief report: the ns and the storage of the last event */
-    uint32_t *frame;  /* by number of a frame of the ledger: its number in the list "frames", from
-                         1; NULL if no stacks are listed */
+    uint64_t last[2]; /* in a brief report: the time in ns and the storage of the event written
+                         last */
+    uint32_t *frame;  /* by the ledger's number of a frame: the frame's number in the list "frames",
+                         from 1; NULL if no stacks are listed */
     uint32_t frames;  /* how many frames the ledger has */
 } mli_json_writer;
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
     mli_jsonf(o, ",%s:%ju", name, v);
 }
-/* Writes a rate, given in billionths. */
+/* Writes a rate that is given in billionths. UINT64_MAX means a rate that is not known. */
 static MLI_COLD void mli_json_rate(mli_out *o, const char *name, uint64_t rate) {
     mli_jsonf(o, rate == UINT64_MAX ? ",%s:null" : ",%s:", name);
     if (rate != UINT64_MAX) mli_put_fixed(o, rate, 9);
@@ -28931,7 +28969,7 @@ static void mli_json_devices(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Ends the list of devices, and begins the list of the other processes. */
+/* Ends a physical device's list of devices, and begins its list of other processes. */
 static void mli_json_others(mli_report *r, mli_phys *phys) {
     const memlord_capacity sample = mli_phys_sample_of(phys);
     size_t i;
@@ -28958,8 +28996,8 @@ static void mli_json_phys_all(mli_report *r) {
                   line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
                   line->process,
                   line->others, line->age, line->limit, line->held);
-        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes are in the
-                                                   capacity */
+        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes the capacity
+                                                   counts */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -29010,8 +29048,8 @@ static void mli_json_tags(mli_report *r) {
 /* -- JSON: stacks -- A frame of a stack is an index into "frames", and the module of a frame is an
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
-/* Writes the functions at a return address, if there are several, and whether the one that stands
-   for the address is in a library. */
+/* If several functions are inlined at a return address, writes them. Also writes whether the one
+   that the site shows is in a standard library. */
 static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(r->lord, site);
     uint32_t i;
@@ -29493,7 +29531,8 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-/* Writes the strings. `used`: 1 if there are events, which alone refer to them. */
+/* Writes the strings that events refer to. `used` is 0 if there are no events, so that no string is
+   needed. */
 static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
@@ -29601,7 +29640,8 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* storages are text, because readers of JSON round integers beyond 2^53 */
+    mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
+                       2^53 */
               ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
               "'scope':%s,'site':%p,'name':%s,'dtype':%s",
               mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
@@ -29616,8 +29656,8 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
 
 #define MLI_PLAIN_BLOCKS 10
 
-/* Returns 1 if a block is one of the ten largest, or if the host has said what it is. A heap has
-   thousands of other blocks, and of these the sites tell as much. */
+/* Returns 1 if a report lists a block: if it is one of the ten largest, or if the host has said
+   what it is. A heap has thousands of other blocks, of which the sites tell as much. */
 static int mli_json_block_shown(const mli_report *r, size_t i) {
     const memlord_block_info *b = &r->block[i];
     return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||
@@ -30304,7 +30344,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
 
 /* ------------------------------------------------------------------------ src/reports/text.c -- */
 
-#define MLI_TEXT_BAR 48 /* columns of the bar of live bytes */
+#define MLI_TEXT_BAR 48 /* the number of columns of the bar of live bytes */
 
 /* The most lines of each list on the first screen. */
 enum {
@@ -30314,18 +30354,19 @@ enum {
     MLI_FIRST_STACKS = 5,
     MLI_FIRST_BLOCKS = 2
 };
-#define MLI_TEXT_FRAMES 5      /* the most frames of a stack */
-#define MLI_TEXT_CALLERS 3     /* the most functions that called a library at a site */
-#define MLI_TEXT_LEAKS 20      /* the most sites of leaks */
-#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
+#define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
+#define MLI_TEXT_CALLERS 3     /* the most callers of a standard library that are shown for a
+                                  site */
+#define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
+#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
-/* Writes "... and 1 more tag" or "... and 2 more tags": how many things a list leaves out. `one` is
-   the word for one of them. */
+/* Writes how many things a list leaves out, as "... and 1 more tag" or "... and 2 more tags". `one`
+   is the singular of their name. */
 static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
     mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
 }
@@ -30383,9 +30424,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peaks added up)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
-   whose times fall into the column. If there is no such snapshot, it shows the live bytes of the
-   last snapshot before the column. */
+/* Returns the height of the bar at a column, from 0 to 7. The height shows the most live bytes
+   among the snapshots whose times fall into the column. If there is no such snapshot, it shows the
+   live bytes of the last snapshot before the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -30472,9 +30513,9 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the functions of a frame, the innermost first, but MLI_TEXT_FRAMES of a stack at most.
-   Leaves out those of standard libraries. Returns how many functions of the stack are written, or
-   MLI_TEXT_FRAMES + 1 if there are more. */
+/* Writes the functions of a frame, the innermost first. Leaves out those of standard libraries, and
+   those after MLI_TEXT_FRAMES functions of the stack. `shown` of the stack are written already.
+   Returns that number with those of this frame, or MLI_TEXT_FRAMES + 1 if there are more. */
 static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
     const memlord_site *site = mli_site_display(r->lord, frame);
     const mli_functions *all = mli_site_functions(r->lord, site);
@@ -30508,8 +30549,8 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks, in the order of mli_stack_line. If stacks are samples, adds a column
-   for the standard error of their live bytes. */
+/* Writes the largest stacks, in the order that mli_stack_line explains. If stacks are samples, adds
+   a column for the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->by_peak ? r->stack_rest_held : r->stack_rest.live_bytes, cut;
@@ -30613,8 +30654,8 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* success_rate is known, so the
-                                                                       line has begun */
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* the line has begun, because
+                                                                       success_rate is known here */
     if (shown) mli_put_str(r->o, "\n");
 }
 
@@ -30669,7 +30710,7 @@ static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
     mli_put_shape(o, meta, "x");
 }
 
-/* Writes the first parts of a block, below its line. */
+/* Writes the first parts of a block below the block's line. */
 static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
     uint64_t count, bytes;
     size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
@@ -30777,7 +30818,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing has a tag */
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* leaves out the tags, because nothing has a
+                                                        tag */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
                                    : "at the peak of %i, with %jo",
@@ -30786,8 +30828,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups
-   of equal blocks below it. */
+/* Writes the line of a site with leaks. If its blocks differ in tag, scope or device, also writes
+   the largest groups of equal blocks below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -30940,14 +30982,15 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
 #define MLI_TEXT_INDENT 8
 
 typedef struct mli_wrap {
-    mli_out to;               /* where the broken lines go */
+    mli_out to;               /* the output for the broken lines */
     char buf[1024];           /* the buffer of `to` */
-    size_t column, blanks;    /* the columns of the line so far; the blanks after them */
-    size_t used, wide;        /* the bytes and the columns of the word that has begun */
+    size_t column, blanks;    /* column: how many columns the line has so far; blanks: how many
+                                 blanks follow them */
+    size_t used, wide;        /* the bytes and the columns of the word that is being collected */
     char word[4 * MLI_TEXT_COLUMNS];
 } mli_wrap;
 
-/* Writes the word that has begun, on the next line if this one has no room for it. */
+/* Writes the collected word, on the next line if this one has no room for it. */
 static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     if (!w->used) return;
     if (w->column && w->column + w->blanks + w->wide > MLI_TEXT_COLUMNS) {
@@ -30960,12 +31003,13 @@ static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     mli_put(&w->to, w->word, w->used);
     w->used = w->wide = 0;
 }
-/* Breaks long lines: a memlord_write_fn. A word that is wider than a line is broken, too. */
+/* A memlord_write_fn that breaks long lines. A word that is wider than a line is broken, too. */
 static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;
     for (; at < end; at++) {
-        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* of UTF-8: a column begins */
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* 1: this byte begins a character
+                                                                   of UTF-8, and so a column */
         if (*at == ' ' || *at == '\n' ||
             (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
             w->used == sizeof w->word)
@@ -31096,8 +31140,8 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 
 #if !defined(MEMLORD_NO_PAGE)
 
-/* Writes a part of the page from an array of literals. `all` is the bytes of the array, `size`
-   those of one element. */
+/* Writes a part of the page from an array of string literals. `all` is the size of the array in
+   bytes, `size` that of one element. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
@@ -31282,31 +31326,32 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the most items of a batch; the viewer passes a batch as the arguments
-                              of one call */
+#define MLI_VIZ_BATCH 1000 /* the most items of a list that are appended at once; the viewer passes
+                              them as the arguments of one call */
 #define MLI_VIZ_WORDS 128
 
-/* A tag, or the functions of a frame, in the memo of the pickle. */
+/* The numbers that a tag, or the functions of a frame, have in the memo of the pickle. */
 typedef struct mli_viz_memo {
-    uint32_t first, count; /* the number of the tag or of the innermost function, and how many
-                              numbers follow each other; a count of 0 means none */
+    uint32_t first, count; /* first: the number of the tag or of the innermost function; count: how
+                              many consecutive numbers are used, or 0 if there are none yet */
 } mli_viz_memo;
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* the last events of storages; MLI_BLOCK_OPEN: the free of the block was
-                             requested; MLI_BLOCK_DONE: its segment is written */
+    mli_last_events last; /* the last event of each storage; MLI_BLOCK_OPEN means that the free of
+                             the block was requested, MLI_BLOCK_DONE that its segment is written */
     struct {
         const char *text;
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
-    mli_viz_memo *memo;    /* by row of tags, and behind these by frame */
+    mli_viz_memo *memo;    /* the memo's numbers by the tag's row, and behind these by frame */
     uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
-    uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
-                              how many parts of a block */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
-    uint32_t only; /* the dev of the events that are being written */
+    uint64_t items, parts; /* items: how many segments, or events of a device, are written so far;
+                              parts: how many parts of the block */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by the ledger's number of a device: its number in
+                                                the format */
+    uint32_t only; /* the device whose events are being written */
 } mli_viz_writer;
 
 static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
@@ -31359,9 +31404,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is a
-   uint64_t and %s a string. Any other character is an operation: see mli_viz_code. Requires: `form`
-   is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
+/* Writes what `form` says. A run of letters and _ is a word, which goes through the memo. %ju is a
+   uint64_t and %s a string. Any other character is an operation, which mli_viz_code explains.
+   Requires: `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -31393,8 +31438,8 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Gives an entry `count` numbers of the memo, and returns 0. Returns 1 if it has numbers: then the
-   caller does not write the items again. */
+/* Gives a tag or frame `count` numbers of the memo, and returns 0. Returns 1 if it has numbers
+   already, so that the caller does not write it again. */
 static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) {
     if (memo->count) return 1;
     memo->first = w->numbers;
@@ -31409,7 +31454,8 @@ static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the functions of a frame, from item n of a list on. Returns the number of items. */
+/* Writes the functions of a frame into a list that has n items. Returns the number of items that
+   the list has then. */
 static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32_t n) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     mli_viz_memo *memo = &w->memo[w->x.tags + frame];
@@ -31426,7 +31472,7 @@ static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32
     }
     return n + memo->count;
 }
-/* Writes the stack of a block. If the block has no site, its stack begins with a scope. */
+/* Writes the frames of a block's stack. If the block has no site, its stack begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
@@ -31492,8 +31538,8 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
     mli_viz(w, "}+}");
 }
 
-/* Writes a live block. If the ring has events of the block's storage, the last of them counts, and
-   not the map, because the map was read a moment later. */
+/* Writes a live block. If the ring has events of the block's storage, writes the block as the last
+   of them left it, and not as in the map, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -31574,7 +31620,7 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Numbers the devices. Returns how many lists of events the numbers need. */
+/* Gives the devices their numbers in the format. Returns how many lists of events these need. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;
@@ -31736,7 +31782,7 @@ static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
             break;
     return &table[at];
 }
-/* Makes room for one more entry. Returns 0 if there is no memory. */
+/* Makes room in the table for one more entry. Returns 0 if there is no memory. */
 static MLI_COLD int mli_portions_grow(mli_shares *t) {
     const size_t cap = t->cap ? t->cap * 2 : 1024;
     mli_portion *table;
@@ -31790,7 +31836,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
-/* Adds the allocs that each stack has counted to the share of that stack. */
+/* Adds the allocs that each stack has counted to the stack's share. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
@@ -31807,8 +31853,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)sum.alloc_bytes - (double)sum.picked_bytes;
     }
 }
-/* Adds the wholes of allocs: one for each site, one for each device, and one for the allocs of each
-   device that have no site. */
+/* Adds an entry for the allocs of each site, for those of each device, and for those of each device
+   that have no site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -31837,7 +31883,7 @@ static MLI_COLD void mli_portions_sites(mli_shares *t) {
 static mli_portion *mli_portion_next(const mli_shares *t, const mli_portion *s) {
     return s->next ? &t->at[s->next - 1] : NULL;
 }
-/* Returns the entry of a frame and a stack among the allocs on the device of `s`. */
+/* Returns the entry for the allocs of a frame and a stack on the device of `s`. */
 static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, uint32_t frame,
                                      uint32_t node) {
     mli_portion key = *s;
@@ -31847,7 +31893,8 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
+/* Returns the weight by which a share takes part in its whole: its `rest` or, if `all` is 1, its
+   `value`. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -31859,8 +31906,8 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
     return sum;
 }
 /* Divides a number of blocks (m is 0) or bytes (m is 1) among the shares of a whole, by their
-   weights. Adds the results to the shares' values or, with `all`, replaces the values by them. A
-   share that gets no block is to get no bytes. */
+   weights. Adds the results to the shares' values or, if `all` is 1, replaces the values. A share
+   that gets no blocks then gets no bytes either. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -31896,8 +31943,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to the device. They may not do so, because a realloc at
-   another site counts the bytes of its block there again. */
+/* Makes the allocs of a device's sites add up to those of the device. They may not add up, because
+   a realloc at another site counts the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -31914,8 +31961,8 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole. Adds the live blocks of each site up in the rest of its
-   allocs. */
+/* If `s` is a share of a stack, adds it to the list of its whole. If `s` is the live blocks of a
+   site, tag and scope, adds them to the `rest` of the site's allocs. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -31933,7 +31980,7 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* mli_portion_live_off takes the live blocks of a portion off the allocs of its site, so that only
+/* mli_portion_live_off takes the live blocks of an entry off the allocs of its site, so that only
    the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
    again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
@@ -31951,8 +31998,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Makes 0 of numbers below 0. The numbers of freed blocks are differences, so some are below 0.
-   Makes 0 of the rest of a stack without a picked block. */
+/* Sets numbers below 0 to 0. The numbers of freed blocks are differences, so some are below 0. Also
+   sets the `rest` of a stack without a picked block to 0. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -31962,16 +32009,16 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides `number` of the `left` that a whole still has among its stacks. The remainder stays with
-   the whole. If the stacks already have more than the whole, divides all of the whole among
-   them. */
+/* Divides `number` among the stacks of a whole that still has `left` to divide. The remainder stays
+   with the whole. If the stacks already have more than the whole (left < 0), divides all of the
+   whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole among its stacks. Blocks that no stack gets stay with the whole, with their
+/* Divides a whole among its stacks. The whole keeps the blocks that no stack gets, with their
    bytes. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
@@ -32150,32 +32197,33 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* The bytes of a site at the peak, or those that no site of the list has. */
+/* A part of a device's peak: the bytes of one of its largest sites, or the bytes of all other
+   sites. */
 typedef struct mli_peak_part {
-    uint32_t site;  /* the row of the site, or 0 for no site of the list */
+    uint32_t site;  /* the number of the site on the device; 0 for the bytes of other sites */
     uint64_t bytes; /* all bytes of the part */
     uint64_t given; /* the bytes that stacks have got so far */
-    double stacks;  /* the sum of what the stacks of the part held */
-    double upto;    /* the part of that sum whose stacks have got their bytes */
-    double scale;   /* what a stack gets for each byte that it held */
+    double stacks;  /* the sum of the bytes that the part's stacks held at the peak */
+    double upto;    /* the bytes held by those of these stacks that have got their bytes */
+    double scale;   /* how many bytes a stack gets for each byte that it held */
 } mli_peak_part;
 typedef struct mli_peak {
     mli_export *x;
     mli_block_fn put;
     void *writer;
     uint32_t dev;
-    uint32_t rest; /* the frame of bytes that neither a site of the list nor a stack has */
-    mli_peak_part part[MLI_HOLDERS + 1]; /* the sites of the list; the last part has the other
-                                            bytes */
+    uint32_t rest; /* the frame that stands for bytes of neither a listed site nor a stack */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
+                                            has the bytes of all other sites */
 } mli_peak;
 
-/* Returns the part of a device's peak that has the bytes of a row of sites. */
+/* Returns the part of a device's peak that the bytes of a site belong to. */
 static mli_peak_part *mli_peak_part_of(mli_peak *p, uint32_t site) {
     uint32_t i = 0;
     while (i < MLI_HOLDERS && !(site && p->part[i].site == site)) i++;
     return &p->part[i];
 }
-/* Finds the rows of the sites that held the device. */
+/* Fills in the parts of the sites that held most of the device at its peak. */
 static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
     memlord *lord = p->x->lord;
     uint32_t row;
@@ -32197,19 +32245,20 @@ static MLI_COLD void mli_peak_put(const mli_peak *p, mli_live_block b, uint64_t 
     b.bytes = bytes;
     if (bytes) p->put(p->writer, &b);
 }
-/* Adds what a stack held to its part. */
+/* Adds the bytes that a stack held at the peak to the sum of its part. */
 static void mli_peak_count(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part_of(p, row->site)->stacks += (double)mli_u64_load(&row->held);
 }
-/* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, and not each number, so
-   that rounding leaves no bytes over. */
+/* Gives a stack its share of its part's bytes. Rounds the sum of all stacks so far, and not each
+   share, so that rounding leaves no bytes over. */
 static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part *part = mli_peak_part_of(p, row->site);
     mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, row->site);
     uint64_t upto;
     part->upto += (double)mli_u64_load(&row->held);
     upto = (uint64_t)(part->upto * part->scale + 0.5);
-    if (upto > part->bytes) upto = part->bytes; /* which happens if a new peak came meanwhile */
+    if (upto > part->bytes) upto = part->bytes; /* the sum may be too high if a new peak came
+                                                   meanwhile */
     b.node = row->node;
     mli_peak_put(p, b, upto - part->given);
     part->given = upto;
@@ -32222,7 +32271,7 @@ static MLI_COLD void mli_peak_stacks(mli_peak *p,
         if (row->dev == p->dev) fn(p, row);
     }
 }
-/* Decides how much the stacks of each part get. */
+/* Computes how many bytes the stacks of each part get for each byte that they held. */
 static MLI_COLD void mli_peak_scale(mli_peak *p) {
     const int sampled = mli_stacks_sampled(p->x->lord);
     uint32_t i;
@@ -32300,14 +32349,14 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* the name of a part, which is the innermost frame; NULL if the line is of no
-                         part */
+    const char *part; /* the name of the block's part that the line is for, which is the innermost
+                         frame; NULL if the line is for no part */
     uint64_t bytes;
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
-    const char *measure; /* the text after the name of the device that says what the bytes are; ""
-                            for live bytes */
+    const char *measure; /* the text after the device's name that says what the bytes are, such as "
+                            (peak)"; "" for live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -32404,7 +32453,7 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores the heap, with its largest line at the root, after line i got too small for its
+/* Restores the heap, whose root is the largest line, after line i has become too small for its
    place. */
 static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
                                      size_t i) {
@@ -32465,7 +32514,7 @@ static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
     mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-/* The three functions below fill the table. */
+/* The functions mli_folded_add_... fill the table. */
 static MLI_COLD void mli_folded_add_live(mli_folded_writer *w) {
     w->groups.writer = w;
     w->groups.put = mli_folded_group;
@@ -32591,8 +32640,7 @@ static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_put_utf8(w->x.o, text, "");
     return w->strings++;
 }
-/* Writes a message of n numbers as a field. The numbers are fields 1 to n of the message; a number
-   of 0 is left out. */
+/* Writes, as a field, a message whose fields 1 to n are numbers. Leaves out a number of 0. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[80];
     mli_out m;
@@ -32609,9 +32657,9 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
-/* Writes a sample with the values of a pair: the number of allocations or of live blocks as `first`
-   and their bytes as `second`, or the bytes at the peak as `first`. `part` is the number of the
-   string that names a part, or 0 if the sample is of no part. */
+/* Writes a sample with the values of a pair (MLI_PAIR_...): the number of allocations or of live
+   blocks as `first` and their bytes as `second`, or the bytes at the peak as `first`. `part` is the
+   number of the string that names a block's part, or 0. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned pair, uint64_t first,
                                       uint64_t second) {
@@ -32646,7 +32694,7 @@ static void mli_pprof_held(void *writer, const mli_live_block *b) {
     mli_pprof_sample((const mli_export *)writer, b, 0, MLI_PAIR_PEAK, b->bytes, 0);
 }
 
-/* Writes a function under the next number, and adds a line of it to a location. */
+/* Writes a function under the next number, and adds it as a line to a location. */
 static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
                                         const mli_frame_name *f) {
     uint64_t function[] = {++w->functions, 0, 0, 0};
@@ -32786,22 +32834,23 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated.
-   The last number is there twice, once for each of the two walks that write live blocks. */
+/* The sums of a trace: its allocations, its live blocks, and in `older` how many of these no call
+   allocated. `older` is there twice, once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the traces of blocks in scopes; `bytes` of a group is the number of its
-                          trace, or 0 until that is written */
-    mli_heap_sum *sum; /* by trace */
-    uint64_t traces, infos;  /* how many of each were written */
-    uint64_t calls, held;    /* allocations that are still to be written; bytes that are allocated
-                                at this point */
-    uint64_t gone, gone_end; /* the first and the last info of the bytes that are no longer live:
-                                see mli_heap_gone */
+    mli_groups groups; /* the blocks in scopes, by trace; `bytes` of a group is the number of its
+                          trace, or 0 until the trace is written */
+    mli_heap_sum *sum; /* the sums of each trace */
+    uint64_t traces, infos;  /* how many traces and allocation descriptions ("a" lines) are
+                                written */
+    uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
+                                that are allocated at this point of the file */
+    uint64_t gone, gone_end; /* the first and the last description of the bytes that were live at
+                                the peak and are no longer */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -32810,7 +32859,7 @@ static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
         mli_put_hex_short(o, *v++);
     }
 }
-/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
+/* Writes a line "mode a b ..." with the n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
     mli_put_str(o, mode);
     mli_heap_words(o, v, n);
@@ -32885,7 +32934,7 @@ static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
 }
-/* Adds bytes that no call allocated. */
+/* Adds bytes that no call allocated, as a free of a negative number of bytes. */
 static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
@@ -32929,7 +32978,7 @@ static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uin
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
-/* Turns the sums of a trace into the sums of its freed allocations. */
+/* Turns the sums of a trace's allocations into the sums of those that were freed. */
 static void mli_heap_settle_one(mli_heap_sum *sum) {
     if (sum->live > sum->allocs) {
         sum->older[0] = sum->older[1] = sum->live - sum->allocs;
@@ -32947,7 +32996,7 @@ static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     sum->bytes = sum->bytes / sum->allocs * n;
     sum->allocs = n;
 }
-/* Turns the sums of all traces into the sums of their freed allocations, and counts the calls. */
+/* Turns the sums of each trace's allocations into those of the freed ones, and counts the calls. */
 static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
     const uint32_t n = mli_heap_traces_count(&w->x);
     uint64_t freed = 0, calls = 0;
@@ -33035,7 +33084,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
-    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 has no bytes */
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* writes description 0, which has no bytes */
     mli_share_blocks_each(&w->shares, mli_heap_count, w);
     mli_allocs_each(&w->shares, mli_heap_allocs, w);
     mli_heap_settle(w);
@@ -33575,17 +33624,17 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* by row of tags: the live bytes of the tag; behind these, by dev: the bytes
-                       without a tag */
-    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; the live bytes
-       now. */
+    int64_t *level; /* the live bytes of each tag, by its row; behind these, by the device's number,
+                       the bytes without a tag */
+    /* By the device's number: the time in ns when the next sample is due; the live bytes of the
+       last sample; the live bytes now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
-    unsigned char *depth; /* by number of a thread: how many of its scopes are open */
+    unsigned char *depth; /* how many scopes of each thread are open, by the thread's number */
     uint32_t threads;     /* how many entries `depth` has */
 } mli_trace_writer;
 
-/* Writes the begin of an event, up to its name. */
+/* Writes the beginning of an event, up to its name. */
 static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint64_t ns,
                                     uint32_t thread) {
     mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
@@ -33593,8 +33642,8 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it. Cuts it only
-   where a character begins. */
+/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it, but never
+   inside a character. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -33606,7 +33655,7 @@ static MLI_COLD void mli_trace_pair(const mli_export *x, const char *key, const 
     mli_jsonf(x->o, ",%s:", key);
     mli_trace_text(x, text);
 }
-/* Writes the begin of an event that is named after a device, up to its arguments. */
+/* Writes the beginning of an event that is named after a device, up to its arguments. */
 static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, uint64_t ns,
                                       uint32_t thread, uint32_t dev, const char *what) {
     mli_trace_open(x, phase, ns, thread);
@@ -33744,8 +33793,8 @@ static MLI_COLD void mli_trace_block(mli_trace_writer *w, const mli_export_event
     mli_trace_close(&w->x);
 }
 
-/* Writes the begin or the end of a scope. w->depth counts the open scopes of each thread, so that
-   an end whose begin is not in the ring is left out. */
+/* Writes the event that begins or ends a scope. w->depth counts the open scopes of each thread, so
+   that an end whose begin is not in the ring is left out. */
 static MLI_COLD void mli_trace_scope(mli_trace_writer *w, const mli_export_event *e) {
     const uint32_t id = e->of.scope;
     const mli_scope_record *scope = id ? mli_scope_record_at(w->x.lord, id) : NULL;
@@ -33772,8 +33821,8 @@ static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
     mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
 }
 
-/* Sets the levels to those at the start of the ring, which are those of the report less all that
-   the ring adds. */
+/* Sets w->level to the live bytes at the start of the ring: those of the report less all that the
+   ring's events add. */
 static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     uint32_t i;
     for (i = 1; i <= w->x.devices; i++) {
@@ -33881,7 +33930,7 @@ typedef struct mli_writer {
                                      (mli_report.whole) */
 } mli_writer;
 
-/* The row of each format in the table mli_writers. */
+/* The entry of each format in the table mli_writers. */
 #define MLI_WRITER_TEXT {mli_text, 1}
 #define MLI_WRITER_JSON {mli_json, 1}
 #define MLI_WRITER_NONE {NULL, 0}
@@ -33953,7 +34002,7 @@ struct mli_saving_state {
     mli_u32 exit_format;    /* a memlord_format plus 1; 0 means no report at exit */
     mli_ptr exit_directory; /* const char *: a kept string; NULL means output_dir */
     mli_ptr export_path;    /* const char *: a kept string; NULL if there was no export */
-    mli_u32 export_failed;  /* 1: the last export failed, and was logged */
+    mli_u32 export_failed;  /* 1: the last export failed, and the failure was logged */
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
@@ -34394,8 +34443,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Starts the totals of all states over. Requires: the caller holds the cold lock, and t is the
-   thread's record. */
+/* Starts the totals in the states of all modules over. Requires: the caller holds the cold lock,
+   and t is the thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
@@ -34581,7 +34630,7 @@ static void mli_words_lock(int take) {
     (void)take;
 #endif
 }
-/* Takes or drops the locks of the orphan records. */
+/* Takes or drops the lock of each ledger's orphan record. */
 static MLI_COLD void mli_orphans_lock(int take) {
     memlord *lord;
     MLI_LEDGERS_EACH(lord)
@@ -34617,7 +34666,7 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the rest reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
@@ -34826,7 +34875,8 @@ static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
-    mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
+    mli_u64_store(&mli_process.pid, mli_pid()); /* set before the state is BUSY: see
+                                                   mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
 /* Prepares the process for its first ledger, after mli_process_claim has returned 1. */
