@@ -205,7 +205,7 @@ enum {
     MLI_RANK_SHARD,     /* one for each shard of the map; guards its state and its table. A thread
                            that takes several takes them by rising address */
     MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
-                           and tags, and the index of blocks' descriptions */
+                           and tags, and the index from addresses to rows and records */
     MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
                            their own */
     MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a fork holds

@@ -24,10 +24,11 @@ typedef struct mli_handle {
 } mli_handle;
 
 /* The record of an account. The limit applies to the sum of the bytes that are charged and the
-   bytes that tickets hold. While a call records a block that comes off a ticket, the block's bytes
+   bytes that tickets hold. While a call records a block whose bytes a ticket holds, these bytes
    count twice. */
 typedef struct mli_account_record {
-    mli_handle handle;         /* changes under the cold lock; closing also takes `lock` */
+    mli_handle handle;         /* changes only under the cold lock; closing the account also takes
+                                  `lock` */
     mli_lock lock;             /* guards the members below */
     uint64_t held;             /* the bytes that tickets hold */
     memlord_account_stat stat; /* what memlord_account_get returns */
@@ -80,8 +81,9 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
    limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold `bytes` more after the calls that now record blocks off
-   tickets have ended. The bytes of these blocks, `in_flight`, count twice until then. */
+/* Returns 1 if an account could hold `bytes` more once the calls in progress have ended. These
+   calls record blocks of `in_flight` bytes that tickets hold, so these bytes count twice until
+   then. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the

@@ -1,4 +1,4 @@
-/* Owns the list of the host's mistakes, each with its site, and the notes of which refusals were
+/* Owns the list of the host's mistakes, each with its site, and remembers which refusals were
    logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
    at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
    mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
@@ -22,9 +22,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` has the rows of
-   the block in question, as in an entry without a side record; 0 means that there is no such block.
-   Requires: the caller holds no lock but the orphan lock (mli_threads_state). */
+   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` tells the site and
+   the tag of the block in question, in the format of mli_entry (without a side record); 0 means
+   that there is no block. Requires: the caller holds no lock but the orphan lock
+   (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`

@@ -13,9 +13,10 @@
 
 #define MLI_DROPPED_KEYS 64 /* the most dropped allocs whose keys are kept */
 struct mli_blocks_state {
-    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the keys of dropped allocs whose frees are expected,
-                                               as mli_drop_print returns them; 0 means vacant */
-    mli_u32 dropped_kept;                   /* the number of keys in dropped_keys, or more */
+    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
+                                               allocs whose frees are expected; 0 means vacant */
+    mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
+                                               dropped_keys */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
                                                    no place in dropped_keys */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
@@ -133,8 +134,8 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 }
 
 /* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
-   of such a key is expected, so it is no unknown free, but a double free of another storage is.
-   There are few places, and no memory for more. A drop that finds no place is counted by its
+   of such a key is expected, so it does not count as unknown. dropped_keys has few places, and
+   there is no memory for more. A dropped alloc that finds no place is counted for its device
    type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
@@ -151,7 +152,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
-/* Forgets the key of a dropped storage. Returns 0 if the key is not kept. */
+/* Removes the key of a dropped alloc from dropped_keys. Returns 0 if the key is not there. */
 static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
@@ -228,7 +229,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Removes a reference from an entry. */
+/* Takes one reference off the count of an entry. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -237,8 +238,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds a reference to an entry. Returns 0, and adds none, if the count needs a side record
-   first. */
+/* Adds one to the references of an entry. Returns 0, and adds none, if the count needs a side
+   record first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -288,7 +289,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table stays, which is slower but exact */
+    if (crowded) /* without memory the table keeps its size, so that calls are slower but still
+                    exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -515,8 +517,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
     } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
-        /* the old site loses all bytes of the block, and the new site gets them; the new site
-           counts no alloc */
+        /* the old site loses the bytes of the block, and the new site gets them without an alloc */
         d[0].word2 = now & ~MLI_SITE_BITS;
         d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;

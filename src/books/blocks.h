@@ -1,8 +1,8 @@
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the rows and cells of a block before it enters a shard,
-   because nothing may be allocated inside one. Inside the shard it changes the map and counts the
-   change, so that no fork finds a block half counted. Locks: those of the map; the fences lock,
-   inside a shard; the cold lock, for a new route. */
+   May use books/. Invariant: a call makes the counters of a block (rows and cells) before it enters
+   a shard, a part of the map, because a thread inside a shard may not allocate. Inside the shard it
+   changes the map and counts the change, so that no fork finds a block half counted. Locks: those
+   of the map; the fences lock, inside a shard; the cold lock, for a new route. */
 #ifndef MLI_BOOKS_BLOCKS_H
 #define MLI_BOOKS_BLOCKS_H
 #include "api/api.h"
@@ -17,24 +17,25 @@
 #include "books/picks.h"
 #include "books/fences.h"
 
-/* The moves and the copies from one device to another. */
+/* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
     struct mli_route *next; /* the route that was made before this one, or NULL */
     uint32_t from, to;      /* the numbers (devs) of the two devices */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record of a word2, if there is one, and its parts. Detaches its fences, and takes
-   the bytes of its block off the account that the block was charged to. */
+/* Frees the side record that the word2 of a map entry points to, if there is one, and the parts in
+   it. Detaches its fences, and takes the bytes of the block off the account that they were charged
+   to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta that counts a block as opened. */
+/* Returns the change of counters (mli_row_delta) that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta that counts a block as closed. */
+/* Returns the change of counters (mli_row_delta) that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the cells in which n deltas will be counted. Requires: the caller is not inside a shard,
-   because the function may allocate. */
+/* Makes the thread's counters (cells) to which n deltas will be added. Requires: the caller is not
+   inside a shard, because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
 /* Counts a free at the site that called free, wherever the block was allocated. Requires: the
@@ -42,8 +43,9 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more could make the device's total exceed an int64. Checks only blocks of
-   more than 2^32 bytes, because 2^30 smaller blocks would have to be live to get there. */
+/* Returns 1 if `bytes` more would bring the device's total above 2^62, near the end of an int64.
+   Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to be live to
+   get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -109,11 +111,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
-                          done */
+    MLI_PUT_ALLOC = 0, /* the old block ends, because its free was not recorded or its fences are
+                          not done */
     MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
-    MLI_PUT_HOLD = 2   /* a bit beside either of these: a block that would end stays, and no entry
-                          is put */
+    MLI_PUT_HOLD = 2   /* a bit to add to either of these: if an old block would end, it stays, and
+                          the call puts no entry */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -159,7 +161,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
-   gets the stack of the block. The stack counts the bytes of the block until mli_pick_off. */
+   gets the sampled call stack of the block. The totals of that stack have the block's bytes until
+   mli_pick_off takes them off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
@@ -174,8 +177,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 /* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the rows and the birth of an entry, in its side record if the entry has one. Requires: the
-   entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth (mark, scope and stream) of a block in its entry, or in its
+   side record if it has one. Requires: the entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change. With

@@ -96,16 +96,15 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the
-   end of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+/* Returns 1 if the end of this call is to look for a due snapshot. Only there may the host's clock
+   be called. Without a batch every call publishes, and only each 64th looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands
-   if a bound was reached, of the device's holders if they are to be noted again, and of snapshots.
-   */
+/* Requests a check at the end of the call, after a publication that found `live` bytes: if a bound
+   of a band was reached, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -152,9 +151,9 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Counts a cell among the cells of its row that are in use, before its first publication. The other
-   cells in use then have a smaller share, so the function asks their threads to publish. The first
-   cell of the row may hold back a whole batch until it publishes, and row->first names it. */
+/* Adds a cell to those of its row that have published, before its first publication. The other
+   cells then have a smaller share, so the function asks their threads to publish. The first cell of
+   the row may hold back a whole batch until it publishes, and row->first names it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -175,9 +174,9 @@ static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
 
-/* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
-   adds them to the peak, because the published bytes, the level of that cell and these bytes were
-   live together. Requires: the caller holds the row's lock. */
+/* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
+   of another cell adds them to the peak, because the published bytes, the level of that cell and
+   these bytes were live together. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -195,8 +194,8 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_u64_store(mli_cell_next_check(cell), 0);
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
-/* Returns the part of row->held that is of this cell. The halving also undoes what
-   mli_cell_limit_set does to a limit of 0. */
+/* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
+   what mli_cell_limit_set does to a limit of 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -267,7 +266,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 }
 
 /* Publishes those of a thread's cells for the rows of a book that may come to hold back more than
-   their share, and those that are alone in their row: a peak reset has asked for these. */
+   their share. Also publishes a cell that is alone in its row, in case a peak reset has asked for
+   it. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -281,8 +281,8 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
             mli_cell_publish(lord, book, i, cell);
     }
 }
-/* Publishes a thread's cells for devices and tags, as another thread has asked. Runs before the
-   present call counts, so that the peak has the level that the last call left. */
+/* Publishes a thread's cells for devices and tags, because another thread has asked for it. Runs
+   before the present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
@@ -305,7 +305,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
-    if (d->frees_here) return; /* the level is as it was, and the thread may not be inside */
+    if (d->frees_here) return; /* the level has not changed, and the thread may be outside */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
@@ -376,10 +376,10 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
-/* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
-   cell that came into use as the k-th and was idle since then holds back at most a k-th of the
-   slack. The first cell has published since there were two cells, and holds back at most half of
-   it. The first cell of a site holds back at most a batch. */
+/* Returns by how many bytes the peak of a row may be too low: the sum of what its cells may hold
+   back. A cell that was the k-th to publish and idle since then holds back at most a k-th of the
+   slack. The first cell was asked to publish again when a second one did, so it holds back at most
+   half. The first cell of a site is not asked, and holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -400,9 +400,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of
-   `level` also pairs with the releases of the calls that count: a reader that finds the level of a
-   call also finds what calls counted that had ended before. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
+   `level` also pairs with the release stores of the calls that count. So a reader that finds the
+   level of a call also finds the counts of all calls that ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -433,7 +433,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: a cell's high does not count, because another has published since */
+    int blind = 0; /* 1: some cell's `high` does not count, because another has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -503,7 +503,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
         mli_cell *cell = mli_cell_at(of, book, number);
         uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* the spans of its thread need its base and its high */
+        if (device && of != t) { /* the spans of the cell's thread need its base and its high */
             mli_cell_ask(of, row, cell);
             continue;
         }
@@ -572,9 +572,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the
-   epoch changes with the rows of devices, all of which it takes at once: a free counts in both or
-   in none. */
+   them. The calls of all threads wait meanwhile, so the function takes at most 1024 rows. It takes
+   all rows of devices at once, and adds 1 to the epoch with them. So a free comes before both
+   changes or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);

@@ -1,8 +1,8 @@
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
    cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
-   enter or freeze shards, books/map. Invariant: no peak is too high. It is computed from published
-   bytes, which never exceed the live bytes, or from levels that were live together. Locks: count,
-   then row. */
+   enter or freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
+   published bytes, which never exceed the live bytes, or from levels that were live together.
+   Locks: the count lock, then the lock of a row. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -15,9 +15,9 @@
 #include "books/watches.h"
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
-   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
-   levels are exact modulo 2^64.
+   it. In a cell of the orphan record, which threads without a record share, any thread counts,
+   under the count lock. A thread that frees the block of another thread counts the free in its own
+   cell, so a level may be negative. Sums of levels are exact modulo 2^64.
 
    A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
    bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
@@ -30,8 +30,8 @@
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* how many; in a site's cell `frees` counts calls of free at the site,
-                              for blocks of any site */
+    mli_u64 allocs, frees; /* the number of each; in a site's cell `frees` counts the calls of free
+                              at the site, for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
@@ -44,26 +44,26 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Returns a negative value if the level rose above `high`. `high` is at most a
-   share above `base`, so a level up to `high` needs no publication. */
+/* Counts an alloc in a cell. Returns a negative value if the cell's level rose above its `high`. A
+   level up to `high` needs no publication, because `high` is at most a share above `base`. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
-/* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
-   fell below `base`. `out` is stored before `level`. A reader loads them in the other order, so
-   that it never finds more bytes freed than allocated. */
+/* Counts the bytes of a free in a cell. The caller adds to `frees`. Returns a negative value if the
+   cell's level fell below its `base`. `out` is stored before `level`. A reader loads them in the
+   other order, so that it never finds more bytes freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the word of a device's cell that says when the thread requests its next band check: at a
-   free after which `out` exceeds the word. If the word is 0, the next free requests the check. The
-   word is freed_here, which only the cells of sites use otherwise. */
+/* Returns the member of a device's cell with the threshold for the next band check. The thread
+   requests the check at the free that brings `out` above the threshold, so 0 means the next free.
+   The member is freed_here, which otherwise only the cells of sites use. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -76,8 +76,8 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does what a change of a cell makes due. Raises the cell's `high`. Publishes the cell if it now
-   holds back less than 0 bytes or more than its share. Requests a band check if one is due.
+/* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
+   now holds back less than 0 bytes or more than its share. Requests a band check if one is due.
    Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
@@ -89,21 +89,21 @@ typedef struct mli_row {
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
-    mli_u64 published;     /* signed bytes; at most the live ones while no thread is inside a
-                              shard */
-    mli_u64 peak;          /* signed bytes */
-    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
-                              signed */
+    mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
+                              a shard */
+    mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
+    mli_u64 sampled_peak;  /* of a device: the most published since its phys was sampled; signed */
     mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
                               a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
+    mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
+                              row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
                               first has not published again since; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
-    struct {               /* the sums at the last reset; a collection also restarts `freed` */
+    struct {               /* the cells' sums at the last reset; a collection sets `freed` anew */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -115,42 +115,42 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* The last request that found no memory. */
+/* The last request on a device that found no memory. */
 typedef struct mli_oom {
-    uint64_t bytes; /* the bytes that the request wanted */
-    uint64_t live;  /* the live bytes of the device then */
-    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX if unknown */
+    uint64_t bytes; /* the size of the request */
+    uint64_t live;  /* the live bytes of the device when it failed */
+    uint64_t used;  /* the bytes in use at the phys when it failed; UINT64_MAX if unknown */
     const memlord_site *site;
     uint64_t time;  /* when it failed; 0 means that there was no such request */
 } mli_oom;
 
-/* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
-   than the sample. */
+/* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
+   device is newer than the sample. */
 typedef struct mli_sample_mark {
-    uint64_t held; /* the bytes that the device held at least */
-    uint64_t in;   /* the bytes ever allocated, before the source ran */
+    uint64_t held; /* a lower bound of the bytes that the device held */
+    uint64_t in;   /* the bytes allocated since create, read before the capacity source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* arena bytes on the device, and the part that tags have */
+    mli_u64 arena, arena_tagged;   /* the balance of arena bytes, and the part under tags */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
-    mli_oom oom;                 /* under the lock of the phys */
+    mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample being taken; under the same lock */
+    mli_sample_mark before;      /* the mark of the sample being taken; under that lock, too */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
-/* Returns the record of a dev, or NULL if it was not made yet. */
+/* Returns the record of the device with a number (dev), or NULL if the record is not made yet. */
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-/* Returns row `number` of a book. */
+/* Returns row `number` of a book: of the devices, the sites or the tags. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
 /* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
@@ -167,8 +167,8 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 without using its table, so that a fork waits until the caller has counted and
-   left. While the shard is stopped, waits for the shard's lock. */
+/* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
+   does not use the shard's table. While the shard is stopped, waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
@@ -199,7 +199,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets counters.look_due. */
+/* Sets the time from which on a publication looks for a due snapshot; 0 means never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -210,8 +210,8 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
-   since, returns how far it is above the base now. Requires: the caller holds the row's lock, if
-   the ledger has a batch. */
+   since, returns how far the level is above the base now. Requires: the caller holds the row's
+   lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak to its published bytes with a cell at its `high`. Does nothing if another
@@ -238,7 +238,7 @@ typedef struct mli_row_delta {
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
    finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
-   its row may need memory. A fork may then come between the block and that count. */
+   its row may need memory. A fork may then come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 

@@ -1,7 +1,7 @@
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
-   is published by the row count, the index and the map, when all of its data can be read. Lock: the
-   cold lock. */
+   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused.
+   The row count, the index and the map publish a dev only when all data of its device can be read.
+   Lock: the cold lock. */
 #ifndef MLI_BOOKS_DEVICES_H
 #define MLI_BOOKS_DEVICES_H
 #include "api/api.h"
@@ -39,8 +39,9 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
    store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the record of physical device i. Number 0 is that of cpu, pinned and mapped; any other i
-   is the own_phys of the device with dev i. If a device shares another's, its own is unused. */
+/* Returns the record of physical device i. Record 0 is host memory, which cpu, pinned and mapped
+   share. Record i is otherwise the own_phys of the device with dev i, and is unused if that device
+   shares the physical device of another. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */

@@ -16,8 +16,7 @@
    it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
    event, and then checks that the event's sub-buffer was not given out again meanwhile. */
 
-/* An event in the ring. It has the row of its site, or a row of the stacks, whose stack tells the
-   site.
+/* An event in the ring. It names the row of its site, or the row of a stack, which tells the site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
      stream  the stream of the block; 0 means none */
@@ -70,8 +69,9 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
-   sees the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes`
-   may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
+   sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
+   bits; `bytes` may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and
+   counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */

@@ -70,7 +70,7 @@ MLI_PRIVATE void mli_fences_leave(memlord *lord);
 /* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord);
 
-/* Returns a number above all that earlier calls on the ledger got. */
+/* Returns a number above all numbers that the function has returned for this ledger. */
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 
 /* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no

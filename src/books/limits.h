@@ -133,8 +133,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches none to the orphan record,
-   whose calls come from many threads. */
+   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches no ticket to the orphan
+   record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
 /* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
@@ -153,9 +153,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So the
-   rest that an alloc leaves on its ticket is drawn first. Otherwise a thread with a ticket for each
-   alloc would have bytes that are both live and reserved. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
+   alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
+   each alloc would have bytes that count both as live and as reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 

@@ -24,8 +24,8 @@ typedef struct mli_walk_query {
     uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
                            address lies in */
     int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* each shard is walked once for each of `parts` parts; 0 means once for all
-                           blocks */
+    size_t part, parts; /* the walk visits part `part` of each shard, out of `parts`; if `parts` is
+                           0, it visits all of each shard */
     memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;

@@ -1,8 +1,8 @@
-/* Owns the map from (device type, storage) to an entry of 24 bytes. Owns what else an alloc looks
-   up for an entry, too: the dev of a device, and the mark. May use base/memory and books/threads.
-   Invariants: a thread is inside a shard while it uses the shard's table, and it counts its changes
-   of the table before it leaves. bench/README.md has the measurements that led to this shape.
-   Locks: the lock of a shard, then that of a bucket. */
+/* Owns the map from (device type, storage) to an entry of 24 bytes. Also owns what else an alloc
+   looks up for an entry: the number (dev) of a device, and the number of the current mark. May use
+   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
+   table, and it counts its changes of the table before it leaves. bench/README.md has the
+   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
 #ifndef MLI_BOOKS_MAP_H
 #define MLI_BOOKS_MAP_H
 #include "api/api.h"

@@ -1,7 +1,8 @@
-/* Owns the side records, for facts that few blocks have, and the parts of blocks. May use
-   books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
-   holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
-   storage and do not overlap. Locks: those of the map. */
+/* Owns the side records and the parts of blocks. A side record has the facts of a block for which
+   its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
+   a side record belongs to the thread that holds its entry, inside an owned shard or with the
+   probe's buckets locked; parts lie in their storage and do not overlap. Locks: those of the
+   map. */
 #ifndef MLI_BOOKS_PARTS_H
 #define MLI_BOOKS_PARTS_H
 #include "api/api.h"

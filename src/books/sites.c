@@ -42,8 +42,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings, in a module. Returns NULL if there is none. *key is
-   then a key for the site that the index does not have yet. */
+/* Finds the site of a struct with kept strings, in a module. If there is none, returns NULL, and
+   *key is a free key of the index for the site. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -71,8 +71,9 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under its content and under its struct. So the index has a site under
-   every struct by which the site was ever displayed. Requires: room for two keys is reserved. */
+/* Adds a site to the index under the key `content` and under the address of its struct. So the host
+   finds the site by every struct by which it was ever displayed. Requires: room for two keys is
+   reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -207,9 +208,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. Returns NULL if there is none. *key is then a key for the site that
-   the index does not have yet. A module that is loaded again at another address has the same
-   sites. */
+/* Finds the site of a place. If there is none, returns NULL, and *key is a free key of the index
+   for the site. A module that is loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -307,7 +307,7 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns 1 if the module that had a return address when the address was first seen has it now. */
+/* Returns 1 if the return address of a site is now in the same module as when it was first seen. */
 static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
     const mli_module *now = site->where;
     return now && (now->image.stays ||
@@ -322,8 +322,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
-   host may pass any struct that it was given. Returns MLI_AGAIN if it needs memory first. */
+/* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
+   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -541,7 +542,8 @@ static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site
     if (r) return r;
     for (i = 0; i + 1 < all->count && all->at[i].library;) i++;
     all->shown = i;
-    mli_u32_store(&site->resolved, 1); /* a function without a name keeps none */
+    mli_u32_store(&site->resolved, 1); /* from now on no symbol is looked up, even for a function
+                                          without a name */
     r = mli_site_display_locked(lord, site, &all->at[i].at);
     if (r) return r;
     mli_ptr_store_release(&site->functions, all); /* pairs with mli_site_functions */

@@ -12,7 +12,8 @@
 
 #define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
-#define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
+#define MLI_STACK_OWN 16           /* the most frames of MemLord's own code with which a stack may
+                                      begin */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
@@ -24,10 +25,10 @@ typedef struct mli_stack_tables {
 
 /* -- samples -- */
 
-/* Sets the seed of a ledger's samples. A host's seed gives the same new seed in each run; without
-   one the seed differs in each run, process and ledger. A forked child always gets another seed.
-   The seed is mixed from answers of system calls that neither wait nor fail, because the first call
-   of a process may come from inside malloc or from a sandbox. */
+/* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
+   each run. Otherwise it differs in each run, process and ledger. A forked child always gets
+   another seed. The seed is mixed from answers of system calls that neither wait nor fail, because
+   the first call of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -54,9 +55,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked,
-   or 0 if it is not picked. If the mean has changed since the last draw, draws again. That adds no
-   bias, because what is left of an old draw is distributed as a new draw is. */
+/* Counts the bytes of an alloc on the general path. Returns the mean distance of samples, in bytes,
+   if the alloc is picked, else 0. If the mean has changed since the last draw, draws again. Drawing
+   again adds no bias, because what is left of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -102,9 +103,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under the node of its caller. If `site` is NULL, returns the node of a
-   return address in a module that stays loaded. Returns 0 if there is no such node. Needs no lock,
-   because the acquire loads pair with the release stores of the functions that add nodes. */
+/* Returns the node for a site whose caller is node `parent`. If `site` is NULL, returns the node
+   for a return address in a module that stays loaded. Returns 0 if there is no such node. Needs no
+   lock, because the acquire loads pair with the release stores of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -128,7 +129,8 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Numbers a site among the frames of stacks. Returns MLI_AGAIN if it needs memory first. */
+/* Gives a site a number among the frames of stacks, if it has none. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -141,8 +143,9 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. Returns E_NOMEM if the tree is full, MLI_AGAIN if it needs
-   memory first. The node is in the chain of the site's address, whatever is at that address now. */
+/* Finds or adds the node of a site below the node `parent`. Returns E_NOMEM if the tree is full,
+   and MLI_AGAIN if it needs memory first. The site's address chooses the hash chain of the node,
+   even if another module is at that address now. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -234,9 +237,9 @@ static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
     return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
 
-/* -- the totals of a row: each is changed by one locked instruction -- */
+/* -- the totals of a row: each total changes by one atomic operation, without a lock -- */
 
-/* Adds to the variance of a row. Of blocks that stand for themselves alone it is 0. */
+/* Adds to the variance of a row's live bytes. A block that stands only for itself adds 0. */
 static void mli_stack_vary(mli_stack_row *row, double by) {
     uint64_t seen = mli_u64_load(&row->variance), bits;
     double sum;
@@ -247,7 +250,8 @@ static void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
+/* Takes a block that was picked off the totals of its stack. With `undo` the row counts as if the
+   block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -260,8 +264,8 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     mli_u64_lower(&row->picked_bytes, bytes);
     mli_u64_lower(&row->alloc_bytes, weight);
 }
-/* Counts the block that this call opens on its row. A reader loads the samples and their bytes
-   before the estimates that include them: see mli_stack_totals_of. */
+/* Adds the block that this call opens to the totals of its stack. A reader loads the samples and
+   their bytes before the estimates that include them: see mli_stack_totals_of. */
 static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
@@ -272,7 +276,7 @@ static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes)
         (void)mli_u64_add(&row->allocs, mli_pick_units(pick));
         (void)mli_u64_add(&row->samples, 1);
     }
-    if (bytes > had) { /* like the totals, which count only the growth of a block */
+    if (bytes > had) { /* a resized block adds only its growth, as in all totals */
         (void)mli_u64_add(&row->alloc_bytes, mli_pick_weight(pick, bytes - had));
         (void)mli_u64_add(&row->picked_bytes, bytes - had);
     }
@@ -292,7 +296,7 @@ static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Counts the end of a block that was the last one that this thread had picked. */
+/* Counts a block as a temporary if it ends while it is the last one that this thread had picked. */
 static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!mli_taken_is(lord, pick)) return;
     mli_self.thread->taken_row = 0;
@@ -314,7 +318,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     return MLI_PICKED;
 }
 
-/* Returns the stack of a block and, if `remove` is 1, removes the block from the table. */
+/* Returns the entry of a block in the table of picked blocks. If `remove` is 1, also removes it. */
 static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
     if (!(e->word1 & MLI_PICKED) || !mli_stack_tables_of(lord)) return mli_pick_none;
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
@@ -404,12 +408,13 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* -- stacks that do not reach the root --
-   Such a stack begins with a frame that says so, so that it is no root of its own. The frame is a
-   site without an address. */
+/* -- stacks that do not reach the root -- The outermost frame of such a stack is a site without an
+   address, and its name tells why the stack was cut. Otherwise a cut stack would look like one that
+   starts at another root. */
 
 enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
-/* Arrays, as in books/sites: a literal would stay in programs that need none. */
+/* These are arrays, because a linker could not drop string literals alone: see mli_no_text in
+   books/sites. */
 static const char mli_cut_deep[] = "[cut: deeper]", mli_cut_lost[] = "[cut: no unwind table]",
                   mli_cut_untaken[] = "[cut: not unwound]", mli_cut_file[] = "";
 static const memlord_site mli_cut_sites[] = {
@@ -437,10 +442,10 @@ static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     return n || !why ? n : mli_stack_cut_make(lord, why);
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
-   own ones. Sets *from to its first frame, and *cut to MLI_CUT_... Returns its depth. If nothing
-   may be unwound, or nothing was, the stack is the one return address that is known, or is
-   empty. */
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and for
+   MLI_STACK_OWN frames of MemLord. Sets *from to the first frame of the host, and *cut to
+   MLI_CUT_... Returns the depth. If the call may not unwind, or the unwinder finds nothing, the
+   stack is the return address of the call, or is empty if that is unknown. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from, int *cut) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -470,8 +475,8 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 }
 
 /* Makes the chains of nodes and rows and the table of picked blocks, before the first stack. They
-   are not made earlier, because a short process may need none of them, and clearing them takes a
-   while. Returns 0 if there is no memory. */
+   are not made earlier, because a short process may need none of them, and to clear them takes
+   time. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_tables *fresh;
@@ -480,7 +485,8 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     if (!fresh) return 0;
     mli_picks_init(fresh->picks);
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
+    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in
+                                         mli_stack_tables_of */
         mli_ptr_store_release(&lord->stacks.tables, fresh);
         fresh = NULL;
     }
@@ -555,7 +561,7 @@ MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, u
     if (sum.peak < sum.live) sum.peak = sum.live;
     sum.held = mli_u64_load(&row->held);
     bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
-    memcpy(&variance, &bits, sizeof variance); /* rounded: it may be a little below 0 */
+    memcpy(&variance, &bits, sizeof variance); /* rounding may bring it a little below 0 */
     sum.error = mli_square_root(variance);
     return sum;
 }

@@ -18,16 +18,16 @@ typedef struct mli_levels {
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
-    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
-                                         check is requested; signed */
+    mli_u64 check_above, check_below; /* a band check is requested when the published bytes reach
+                                         check_above or fall below check_below; signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
     mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
                        orders two checks, see mli_band_update. */
-    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
-                                   never */
+    uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
+                                   its next; 0 means that it requests none */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */

@@ -23,19 +23,19 @@
 
 enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
-    MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
+    MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
     MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
     MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
 };
 
-/* Keeps the stack of a detached block in the token. */
+/* Stores the sampled stack of a detached block in the token. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
 }
-/* Returns the stack that a token keeps. */
+/* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -170,7 +170,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that would be one too many is at
+                                            fault */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -181,7 +182,7 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
 /* What a call with n blocks holds for one of them before it records any, so that no memory can run
    out then. With MLI_DID_OPEN it holds a placeholder of 0 bytes under the block's key. With
    MLI_DID_VIEW it holds the reference that a track takes of a live key. Otherwise it holds nothing,
-   because the block replaces the one that has its key. */
+   because the block replaces another block under the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
@@ -214,9 +215,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first. A
-   reference that the call holds may have become the last one of its block. Then the block ends
-   here, and its end asks fences of the host. */
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
+   If such a reference has become the last one of its block, the block ends here, and its end asks
+   fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -257,7 +258,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
 
 /* Records one of n blocks. Only a block that replaces another may still need memory. That is the
    case if the new block is charged to an account, or if another thread has ended the old block
-   since mli_hold_n. Without that memory the new block counts as dropped. */
+   since mli_hold_n. If there is no memory then, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -287,9 +288,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
-   key. If the map has a live block under the key, the free will find that block, so the ledger must
-   not expect it. */
+/* Counts all n blocks as dropped. Each dropped alloc makes the ledger expect one unknown free of
+   its key. But if the map has a live block under the key, the next free will find that block, so
+   the expectation is taken back. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -338,8 +339,8 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 /* -- moves -- */
 
 /* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
-   source is pending until all of them are done, and *chain gets the fences that the caller has to
-   ask. A block that moves onto itself is replaced. */
+   source stays pending until the fence and the uses are done, and *chain gets the fences that the
+   caller has to ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -440,7 +441,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Otherwise the debug line of a later call would count this free. */
+            /* Cleared, because the debug line of a later call would otherwise count this free
+               again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -580,8 +582,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, it is freed at
-   once, and its fences keep it pending from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees the block
+   at once instead, and its fences keep it pending. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -614,8 +616,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
 }
 
 /* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
-   unchanged. If memlord_free_begin has freed the block, because the block had uses, it records a
-   new block in its place. */
+   unchanged. If the block had recorded uses, memlord_free_begin has freed it already; the function
+   then records a new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;

@@ -20,10 +20,10 @@
    ends a block, it passes asks = 0 to mli_call_end, which then asks no queue. A thread that runs a
    function of a fence asks no other fence (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. It does the work for that device which the ledger's mask
-   `alert` asks for. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call
-   has recorded its events. A thread without the system's barrier always takes the slow function,
-   which has a barrier. */
+/* Ends a call that counted on a device. It does the work that the ledger's mask `alert` asks for on
+   that device. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call has
+   recorded its events. A thread without the system's barrier always takes the slow function, which
+   has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |

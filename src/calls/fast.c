@@ -69,11 +69,11 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes where memlord_alloc was called, before it calls a function that may take a stack. Optimized
-   code makes no note, which would cost it saved registers on the way to sites and tags. From -O2 on
-   it needs none, because these calls are jumps, which leave no frame. At -O1 it lacks the note, so
-   a stack that is not unwound has no frame. On z no such call is a jump, because the fifth argument
-   lies in a register that the callee preserves. */
+/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may take a
+   stack. Optimized code makes no note, because the note would cost saved registers on the way to
+   sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no frame. At
+   -O1 the note is missing, so a stack that cannot be unwound has no frame. On s390x such a call is
+   never a jump, because the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -134,12 +134,12 @@ static memlord_result mli_free_window(memlord *lord, memlord_device device, uint
 static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                       const memlord_site *site, uint64_t bytes, uint64_t word2);
 
-/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a stack, or if
-   its device is not of the type of `device`. The block is most often on `device`, so the function
-   starts from the dev of `device`, and then compares it with the entry's. The processor predicts
-   the branch, and counts before the entry has come from memory. With 100,000 blocks that saves a
-   fifth of a call. The return in the branch keeps compilers from a conditional move, which would
-   wait for the entry. */
+/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a sampled stack,
+   or if its device is not of the type of `device`. The block is most often on `device`, so the
+   function starts from the dev of `device`, and then compares it with the entry's. The processor
+   predicts the branch, so it can count before the entry has come from memory. With 100,000 blocks
+   this saves a fifth of a call's time. The return in the branch keeps compilers from a conditional
+   move, which would wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -205,14 +205,14 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL: the block has no
-                                                     site, or no tag */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL if the block has
+                                                     no site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds the rows and the birth (mark, scope and stream) of a new block, as the bits in `special`
-   ask for them, and the cells of this thread, from its cache. Returns 0 if the thread lacks one of
-   them, or if the alloc is to be sampled. */
+/* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
+   cells, as the bits in `special` ask for them. Takes all from the thread and its cache. Returns 0
+   if one of them is missing there, or if the alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -241,8 +241,8 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
 }
-/* Finds the rows of an entry, and the cells of this thread. Returns 0 if mli_entry_dev does, if the
-   block has a side record, or if the thread lacks a cell. */
+/* Finds the rows of an entry, and this thread's cells for them. Returns 0 if mli_entry_dev returns
+   0, if the block has a side record, or if the thread lacks a cell. */
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
                                      memlord_device device, const mli_entry *e,
                                      mli_block_rows *rows) {
@@ -302,7 +302,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 }
 
 /* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
-   of the results is, because the `or` keeps a sign. With `crowded` the shard should grow. */
+   of the counts returned a negative value, because the `or` keeps a sign. If `crowded` is 1, the
+   shard's table should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -408,16 +409,17 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
     return mli_free_full(lord, device, storage, how, site);
 }
 
-/* mli_alloc_window and mli_free_window take the calls for which the home bucket does not decide.
-   They probe the buckets after it, and leave the shard. Require: the thread is inside, and the home
-   of a shared shard is locked. */
+/* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
+   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside, and
+   the home of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since. The next call serves those. */
+    /* Other threads may have set further bits since the call began. The next call serves these
+       bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;

@@ -52,13 +52,13 @@ static void mli_words_lock(int take) {
     (void)take;
 #endif
 }
-/* Takes or drops the locks of the orphan records. */
+/* Takes or drops the lock of each ledger's orphan record. */
 static MLI_COLD void mli_orphans_lock(int take) {
     memlord *lord;
     MLI_LEDGERS_EACH(lord)
         mli_orphan_lock_set(lord, take);
 }
-/* Takes or drops the locks that come after the cold lock. */
+/* Takes or drops the locks that a fork takes after the cold lock. */
 static MLI_COLD void mli_fork_locks(int take) {
     mli_lives_lock(take);
     mli_lock_set(&mli_process.pages_lock, take);
@@ -73,7 +73,8 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* comes last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent. The child's handler ends with this, too. */
+/* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
+   last. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -87,7 +88,7 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the rest reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());

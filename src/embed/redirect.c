@@ -13,8 +13,8 @@ static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* Returns 1 if the pages are one whole block. *device gets the device of the block that begins
-   there, or the cpu if no block does. */
+/* Returns 1 if the pages from `at` on are exactly one block. Sets *device to the device of the
+   block that begins there, or to the cpu if none does. */
 static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     memlord_block_info b;
@@ -89,7 +89,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the hooked functions of one place for a table. */
+/* Defines the functions of slot n, which take the place of those in a hooked table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -145,15 +145,15 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked, or NULL if it is not hooked. */
+/* Returns the slot of a hooked table, or NULL if the table is not hooked. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns the place for a host's functions. That is a place that was theirs and has no table now,
-   else the first place that was never used. Returns NULL if there is none. */
+/* Returns a slot for a host's functions. It is a slot that has had these functions before and has
+   no table now, else the first slot that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;

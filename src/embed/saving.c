@@ -21,13 +21,13 @@ struct mli_saving_state {
     mli_u32 exit_format;    /* a memlord_format plus 1; 0 means no report at exit */
     mli_ptr exit_directory; /* const char *: a kept string; NULL means output_dir */
     mli_ptr export_path;    /* const char *: a kept string; NULL if there was no export */
-    mli_u32 export_failed;  /* 1: the last export failed, and was logged */
+    mli_u32 export_failed;  /* 1: the last export failed, and the failure was logged */
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows them
-   (as those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
-   that frequent reports evict no snapshot. */
+/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows
+   snapshots (as TIMELINE and the formats up to TRACE do), takes one more. That one belongs to the
+   report and not to the list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -182,7 +182,8 @@ static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to the descriptor of standard output. (stdio may be locked.) */
+/* Writes a report to the descriptor of standard output. It does not use stdio, because another
+   thread may hold stdio's lock. */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;

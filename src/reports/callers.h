@@ -1,5 +1,5 @@
-/* Finds who calls a standard library at a site, which is the first function of each stack of the
-   site that is the program's own. Owns the list of stacks by site in the report. May use
+/* Finds who calls a standard library at a site. Such a caller is the first function of the
+   program's own in a stack of the site. Owns the list of stacks by site in the report. May use
    reports/capture and the reading functions of books/. Locks: those of the reading functions. */
 #ifndef MLI_REPORTS_CALLERS_H
 #define MLI_REPORTS_CALLERS_H
@@ -8,9 +8,10 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-#define MLI_CALLERS 64 /* the most callers of a site; others count as one without a function */
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
+                          without a function */
 
-/* What a function of the program allocated at a site, as far as the stacks of the site tell. The
+/* What one function of the program allocated at a site, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function, or NULL for several functions */
@@ -25,8 +26,8 @@ typedef struct mli_callers {
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of a row of sites. There are none if the site is not in a library, or has no
-   stack. */
+/* Finds the callers of a site on a device, which `row` numbers. There are none if the site is not
+   in a standard library, or has no stack. */
 MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
 
 #endif

@@ -1,6 +1,7 @@
-/* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: a capture changes nothing in the ledger. Locks: those of the
-   reading functions; none while the host's function writes. */
+/* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
+   device, from 1. A `row` is the number of a tag, site or stack on one device. May use the reading
+   functions of books/ and services/. Invariant: a capture changes nothing in the ledger. Locks:
+   those of the reading functions; none while the host's function writes. */
 #ifndef MLI_REPORTS_CAPTURE_H
 #define MLI_REPORTS_CAPTURE_H
 #include "api/api.h"
@@ -21,8 +22,8 @@
 #include "reports/leaks.h"
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
-   from the capture. Whole lists (sites, scopes, events) are read while they are written, so each of
-   them gives its own sum. */
+   from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
+   so the sum of such a list may differ from the capture. */
 
 /* The most lines of the lists of a report. */
 #define MLI_TOP_SITES 50
@@ -33,25 +34,27 @@
 #define MLI_TOP_STACKS 2048
 #define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
-#define MLI_STREAMS 256 /* slots of the table of streams; at most half of them are used */
+#define MLI_STREAMS 256 /* slots of the hash table of streams; at most half of them are used */
 #define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
                            up to twice that; the last class is for 2^48 bytes */
 
-/* The lines of lists that more than one format writes. A value of UINT64_MAX, or a difference of
+/* The lines of those lists that several formats write. A value of UINT64_MAX, or a difference of
    INT64_MIN, is not known. For such a value TEXT writes -, JSON writes null, and PROMETHEUS writes
    no sample. */
-typedef struct mli_line { /* the first member of each kind of line */
+typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
-    const char *name; /* what the line is about on the device; NULL if that is the device itself */
+    const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
+                         about the whole device */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
     uint64_t total, used, free; /* from the last sample of the capacity */
-    uint64_t age;               /* the age of that sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that tickets hold for allocs to come */
+    uint64_t age;               /* the age of the capacity's last sample, in ns */
+    uint64_t limit, held;       /* the limit; the bytes that tickets reserve for allocs to come */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
-    uint64_t self, rest;        /* the bytes that the ledger knows; the others of this process */
+    uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
+                                   this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
     uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;
@@ -74,109 +77,120 @@ typedef struct mli_scope_line { /* a scope on all devices */
     uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
-                     the others follow, by the bytes that they allocated. If `by_peak` is 1, the
+    uint64_t key; /* the order of the list. Stacks with live bytes come first, by their live bytes.
+                     The others follow, by the bytes that they allocated. If `by_peak` is 1, the
                      bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
-    uint32_t node; /* the innermost frame, as a node of the tree of stacks */
-    memlord_stack_stat stat; /* without frames */
+    uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
+    memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
 } mli_stack_line;
 typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     uint64_t bytes;   /* exact, or an estimate if stacks are samples */
-    uint64_t samples; /* how many of the blocks were picked for a sample */
-    double blocks;    /* how many blocks the samples stand for */
-    uint32_t row;     /* the row of the stack */
+    uint64_t samples; /* how many of the leaked blocks were picked as samples */
+    double blocks;    /* how many leaked blocks the samples stand for */
+    uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
 typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
-    uint64_t weight; /* the order of the list: see mli_report_mistakes */
+    uint64_t weight; /* the order of the list, as mli_report_mistakes explains */
     memlord_anomaly is;
 } mli_anomaly_line;
 typedef struct mli_stream_line { /* the live blocks of a stream on a device */
     uint64_t bytes, blocks, stream;
-    uint32_t dev; /* 0 if the slot is vacant */
+    uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices; like the numbers below, as of the capture */
-    size_t tags;      /* the number of rows of tags; a row is a tag on a device */
-    size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
+    uint32_t devices; /* the number of devices when the report was captured; so are the numbers
+                         below */
+    size_t tags;      /* the number of tags, each counted once for each device */
+    size_t tag_rows;  /* `tags`, plus the number of devices with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
     size_t accounts;       /* the number of open accounts */
-    uint64_t tag_bytes;    /* the bytes of all tag_rows */
-    uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
-                              them */
+    uint64_t tag_bytes;    /* the sum of the live bytes of all `tag_rows` lines */
+    uint64_t site_total;   /* the number of sites (once for each device) and of arenas; `site` has
+                              the largest of them */
     int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
                               program. Sites and stacks are then in the order of their bytes at a
                               peak, and otherwise in the order of their live bytes */
-    memlord_result result; /* an error other than a failed write, such as no memory for a list */
-    int exports;           /* 1: the ledger exports, or has exported */
+    memlord_result result; /* the first error other than a failed write, for example that there was
+                              no memory for a list */
+    int exports;           /* 1: the ledger writes exports now, or has written one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
     mli_identity who;  /* the names of the process and of its machine */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row; behind the rows, by dev, the bytes without a tag */
+    mli_tag_line *tag; /* by the tag's row; after all tags, by device, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, *stat; /* the sums over all devices; those of each device, by dev - 1 */
-    mli_phys_line *phys;        /* one line more than there are devices */
+    memlord_stats total, *stat; /* the sums over all devices, and the statistics of each device, by
+                                   dev - 1 */
+    mli_phys_line *phys;        /* the physical devices; the array has one element more than there
+                                   are devices */
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
+    mli_largest top; /* the heap of the largest blocks in `block`, while the walk over all blocks
+                        fills it */
     mli_stack_line *stack; /* the largest stacks, at most MLI_TOP_STACKS; NULL if the ledger takes
                               no stacks, or if there was no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
     size_t stack_room;             /* the number of stacks that the list has room for */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
-    uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
-    uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
-    mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
-    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these, by
-                             row of stacks: the row of the next stack of the same site; a row of 0
-                             means none; NULL if no stacks are listed by site */
-    size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
+    uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
+                                      the peaks of their devices */
+    uint32_t row_count;            /* the number of stacks, and of elements of `stack_leak` */
+    mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
+                                      largest first */
+    uint32_t *site_stack; /* two linked lists in one array: by a site's row, the row of the site's
+                             first stack; behind these, by a stack's row, the row of the next stack
+                             of the same site; 0 ends a list; NULL if no stacks are listed by
+                             site */
+    size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`, and the
+                                            number of all such stacks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
-    mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
+    mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_series_list series; /* the tags and sites of these snapshots, and what grows */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
-    mli_scope_line *scope; /* by id */
-    mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
-    mli_leak_sites leak_sites;           /* the same blocks by site */
+    mli_scope_line *scope; /* the scopes, by the scope's id */
+    mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
+                              and are not pending */
+    mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
     mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
-    size_t streams, stream_lines;        /* the number of streams with a slot; the number in the
-                                            list */
+    size_t streams, stream_lines;        /* the number of streams in the table, and the number of
+                                            streams in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
-    int streams_lost;                    /* 1: stream_rest has streams that found no slot */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest mistakes first: see
-                                                mli_report_mistakes */
+    int streams_lost;                    /* 1: stream_rest also has streams for which the table had
+                                            no slot */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the host's mistakes, in the order that
+                                                mli_report_mistakes explains */
     size_t mistakes;
-    uint64_t mistakes_more; /* mistakes at sites that are not in the list */
+    uint64_t mistakes_more; /* how many mistakes are not in the list */
     uint64_t mark; /* the number of the last mark; 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks lived less than 0.1 s, less than
-                                1 s, less than 10 s, and longer */
+    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks of the device lived less than 0.1
+                                s, less than 1 s, less than 10 s, and longer */
     uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
                                              first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
-    mli_cpu cpu;         /* scratch: mli_cpu_resident reads files with it */
+    mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* scratch: the holders of the device that is being written */
-    mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
-    memlord_part_info part[16];       /* scratch: some parts of a block */
-    char part_text[2048];             /* scratch: the text of a part of a verdict */
+    mli_holders holders; /* the holders of the device that is being written */
+    mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
+    memlord_part_info part[16];       /* some parts of the block that is being written */
+    char part_text[2048];             /* the text of the part of a verdict that is being composed */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the code of a device, as mli_device_code does. */
+/* Returns the code, as of mli_device_code, of the device that the ledger numbers `dev`. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-/* Returns the site of a row of sites, as reports show it. */
+/* Returns the site that `row` numbers, with the function and file that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 /* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
    series of a site or a device. */
@@ -196,7 +210,7 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
    means that there is none. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
-/* Returns the latest sample of a physical device. */
+/* Returns the latest sample of a physical device's capacity. */
 MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
 /* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
    known. */
@@ -204,9 +218,9 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the balance of a device's arena, in bytes. */
+/* Returns the bytes that are in a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the part of a device's arena that no tag has. */
+/* Returns the bytes in a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. A device, tag, site or scope that is new after the capture is not in the

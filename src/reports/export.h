@@ -1,7 +1,9 @@
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
-   formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
-   numbers are those of the ledger's rows. A row that is added while a writer runs has no number,
-   and is left out. Locks: those of the reading functions; none while the host's function writes. */
+   formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
+   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
+   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
+   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
+   the host's function writes. */
 #ifndef MLI_REPORTS_EXPORT_H
 #define MLI_REPORTS_EXPORT_H
 #include "api/api.h"
@@ -16,19 +18,19 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena
-   also counts as a block, at an address that no other block has. */
+/* A block as it was when the walk read it, or at an event of the ring. The bytes of an arena also
+   count as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
-    uint32_t frame;           /* the innermost frame of the block's stack: its site */
+    uint32_t frame;           /* the number of the block's site, as a frame */
     uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
                                  a number */
-    uint32_t node;            /* the node of the block's stack, which takes the place of `frame`; 0
-                                 if it has no stack */
-    uint32_t blocks;          /* how many blocks this one stands for: if stacks are samples, all
-                                 blocks of a stack are one */
-    unsigned char dev, state; /* the device; MLI_BLOCK_... */
+    uint32_t node;            /* the node of the block's stack in the tree of stacks; a writer then
+                                 uses the stack in place of `frame`; 0 if the block has no stack */
+    uint32_t blocks;          /* how many blocks this one stands for, because several blocks of one
+                                 stack may be written as one */
+    unsigned char dev, state; /* dev: the number of the device; state: MLI_BLOCK_... */
 } mli_live_block;
 enum {
     MLI_BLOCK_PENDING = 1,
@@ -39,44 +41,47 @@ enum {
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads besides the report. It is the first member of a writer's state. The
-   members below `o` are the last numbers of their kind; numbers begin at 1. */
+/* What each writer reads besides the report. It is the first member of every writer's state. The
+   members below `o` are the highest numbers of their kind; numbers begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
-    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
-                               stacks */
-    uint32_t stacks; /* the number of the last row of stacks; 0 if the format has no stacks */
+    uint32_t devices, sites, tags, scopes; /* a site or a tag has a number for each of its
+                                              devices */
+    uint32_t nodes, places; /* the nodes in the tree of stacks, and the return addresses in them; 0
+                               if the format has no stacks */
+    uint32_t stacks; /* the number of the last stack; 0 if the format has no stacks */
 } mli_export;
 
-/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the
-   report fails. */
+/* Calls `write` with a state of `size` bytes, which begins with an mli_export and is zero after it.
+   If there is no memory for the state, the report fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
-/* Returns the device with a number. */
+/* Returns the device that the ledger numbers `dev`. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
-/* Returns the tag of a row, or NULL for row 0. */
+/* Returns the name of a tag that `row` numbers, or NULL if row is 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code. They stand for blocks without a site, for the arena, for blocks
-   that are freed, and for what a list of the largest sites leaves out. */
+/* Kinds of frames that are no place of code. They stand for blocks without a site, for the arena,
+   for blocks that are freed, and for what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
-/* Returns the frame of a kind on a device. */
+/* Returns the number of the frame that stands for a kind (MLI_FRAME_...) on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. If id is 0, returns the last frame before the frames of scopes. */
+/* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
+   scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame of a place of code that occurs in a stack. */
+/* Returns the frame number of a return address that occurs in a stack. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
-/* Returns how many frames there are. */
+/* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. Every node that has a number then has a frame with a number. */
+/* Makes the writer use whole stacks in place of sites. Every node that has a number then has a
+   frame with a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame, or NULL if the frame is no site. The site of a return address gets
-   its name here. */
+/* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
+   return address. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 /* The name of a function at a frame, and where it is. */
@@ -85,10 +90,12 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev is 0 if the frame is of no device; caller is 0 if the frame has
-                                 none of its own */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
+                                 frame that calls this one, or 0 if the frame itself does not
+                                 tell */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
-    const mli_functions *functions; /* NULL if there is one function */
+    const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
+                                       one function */
 } mli_frame_name;
 
 /* Returns a frame with the name of its innermost function. */
@@ -105,19 +112,20 @@ typedef struct mli_stack {
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block. `where` has the block's rows and its scope in the form of an event. A row or a
-   scope without a number is left out. */
+/* Makes a block. `where` has the numbers of its site and tag, and its scope, as an event has them.
+   A number that is new since the capture is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
 
-/* A live block of the map. */
+/* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample; 0 if it was not picked */
+    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
+                     picked as a sample */
 } mli_alive;
 
-/* Calls fn for each live block of the map, until fn returns other than 0. Leaves out blocks of
+/* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
    devices without a number. If there is no memory, the report fails. */
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);

@@ -8,44 +8,48 @@
 #include "base/ledger.h"
 #include "services/snapshots.h"
 
-/* What grows is found by a straight line through the live bytes of consecutive snapshots, the
-   last one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots and
-   MLI_GROWTH_NS, because what a program takes in its first moments tells nothing of a minute. It
-   begins in the first half of the time, and explains the bytes with an R2 of at least 0.8. It
-   rises by at least 1 MiB a minute, or by at least 1 % of the capacity in all. In its second half
-   it rises at least half as fast. Earlier snapshots have less than the middle of the line, so that
-   the last tooth of a sawtooth is no growth. Of several such lines the longest one counts whose R2
-   is the highest, or 0.02 below it. */
+/* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
+   one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
+   MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
+   half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
+   at least 1 % of the capacity in all. In its second half it rises at least half as fast. No
+   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
+   sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
+   below the highest. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
 #define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
-#define MLI_GROWING 20 /* how many of what grows a report lists */
+#define MLI_GROWING 20 /* how many growing series a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
     uint64_t most;    /* the highest number of bytes in a snapshot */
-    uint64_t rate;    /* by how many bytes a minute it grows; 0: it does not */
-    double fit;       /* R2 of the line */
-    int book;         /* MLI_BOOK_... */
-    uint32_t dev;     /* the device */
-    uint32_t row;     /* the row of the tag or site; 0: the bytes that have none, or a device */
-    uint32_t since;   /* the index of the snapshot from which on it grows */
-    uint32_t points;  /* how many snapshots the line has */
+    uint64_t rate;    /* by how many bytes a minute the series grows; 0 if it does not grow */
+    double fit;       /* R2, which says how well the line fits, from 0 to 1 */
+    int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: what the series is of */
+    uint32_t dev;     /* the ledger's number of the device */
+    uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
+                         none, or for a device */
+    uint32_t since;   /* the index of the snapshot at which the growth begins */
+    uint32_t points;  /* how many snapshots the line goes through */
 } mli_series;
 typedef struct mli_series_list {
     const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
     uint32_t snapshots;
-    uint32_t count[MLI_BOOKS];               /* by book: how many series of tags or sites */
-    mli_series at[MLI_BOOKS][MLI_SERIES];    /* by book: those with the most bytes, the first with
-                                                the highest `most`; no devices */
-    size_t growing, growing_all;             /* how many are in `grows`; how many grow */
-    mli_series grows[MLI_GROWING];           /* what grows, the fastest first */
+    uint32_t count[MLI_BOOKS];               /* how many series of tags and of sites there are, by
+                                                MLI_BOOK_... */
+    mli_series at[MLI_BOOKS][MLI_SERIES];    /* the series of tags and of sites with the most bytes,
+                                                by MLI_BOOK_..., the highest `most` first; those of
+                                                devices are not here */
+    size_t growing, growing_all;             /* how many series are in `grows`, and how many grow in
+                                                all */
+    mli_series grows[MLI_GROWING];           /* the growing series, the fastest first */
 } mli_series_list;
 
 /* Collects the series of n snapshots. Requires: the list is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
                                              const mli_snapshot *const *snapshot, uint32_t n);
 /* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
-   MLI_HOLDERS others of the device had more. */
+   the snapshot has only the MLI_HOLDERS largest of the device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
                                                uint32_t snapshot);
 /* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the

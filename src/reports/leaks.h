@@ -11,23 +11,23 @@
 #include "books/map.h"
 #include "books/blocks.h"
 
-#define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for, at most */
-#define MLI_LEAKS_SHOWN 100 /* how many sites, groups and stacks of leaks a report lists */
+#define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
+#define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
 
 /* The leaked blocks of one site, tag, scope and device. */
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, with the device from bit 40 and the scope from bit 48 */
-    mli_entry of; /* one of the blocks, without a side record */
+    uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
+                     bit 40 and the scope from bit 48 */
+    mli_entry of; /* one block of the group, without its side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
     uint64_t bytes, blocks; /* the sums over all blocks, also over blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
-                               `at` are shown */
+    size_t groups, count;   /* groups: how many groups there are; count: how many of them, at the
+                               start of `at`, are shown; both set by mli_leaks_sort */
     size_t room;            /* the number of groups that `at` has room for, a power of 2 */
-    mli_leak_group *at;     /* NULL: there is no room for groups, because there was no memory, or
-                               no live block */
+    mli_leak_group *at;     /* the groups; NULL if there was no memory, or no live block */
 } mli_leak_table;
 
 /* Allocates the groups of a table: twice as many as there are blocks, at most MLI_LEAKS. Returns 0
@@ -36,31 +36,30 @@ MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, u
 /* Frees the groups of a table. */
 MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
-/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups.
-   If all have other keys, evicts the smallest, but only if that has fewer bytes than this block.
-   All groups are found if there are at most MLI_LEAKS / 2, except in about 1 of 100 tables that are
-   so full; `lost` is then set. Of more groups the large ones are found, but a group of many small
+/* Adds a live block to the group of its site, tag, scope and device. Looks at MLI_LEAKS_TRIED
+   groups. If all have other keys, sets `lost`, and replaces the smallest if that has fewer bytes
+   than this block. If there are at most MLI_LEAKS / 2 groups, all of them are found, except in
+   about 1 of 100 such tables. Of more groups the large ones are found, but a group of many small
    blocks may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns a block of a group as the host sees blocks. */
+/* Returns one block of a group in the form that the host gets blocks. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is 0, leaves
-   out the site. */
+/* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
+   0, leaves out the site. */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site);
 
-/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
-   groups. The groups tell the tags, scopes and devices of a site's blocks. If some of these blocks
-   are in no group, their tags, scopes and devices are not known. Blocks without a site count by
-   their tag. */
+/* Leaks by site. Each site has a sum of its own on each device, so the sums are right however many
+   groups there are. The groups tell the tags, scopes and devices of a site's blocks. If some of
+   these blocks are in no group, their tags, scopes and devices are not known. Blocks without a site
+   count by their tag. */
 
-typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
+typedef struct mli_leak_sum { /* the leaked blocks of a site, or of a tag, on one device */
     uint64_t bytes, blocks;
-    uint32_t number; /* the number of the row's site in the list, from 1; 0 if the site is not
-                        listed */
+    uint32_t number; /* the number of this site in the list, from 1; 0 if the site is not listed */
 } mli_leak_sum;
 typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
                                   devices */
@@ -68,33 +67,33 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index of the site's first row in the sums */
-    uint32_t devices, tags, scopes; /* how many of each the blocks have; devices is 0 if that is not
-                                       known */
+    size_t sum;                     /* the index, among the sums, of the site on its first device */
+    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
+                                       0 if none of these are known */
     int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
-    uint32_t dev;                   /* one of the devices */
-    const char *tag, *scope;        /* one of the tags, and one of the scopes */
+    uint32_t dev;                   /* one of the blocks' devices */
+    const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the highest row of sites and of tags, the highest
-                                             scope and the highest dev that are counted; later
-                                             ones are left out */
+    uint32_t rows, tags, scopes, devices; /* the highest numbers of sites, tags, scopes and devices
+                                             that are counted; those that are added later are left
+                                             out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of
-                            tags; NULL if there was no memory */
-    unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
-                            last site that has such blocks */
+    mli_leak_sum *sum;   /* the sums by the site's row; behind these, for blocks without a site, by
+                            the tag's row; NULL if there was no memory */
+    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
+                            site that has blocks with it */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
-    size_t lines, total;                 /* how many sites are listed; how many there are */
-    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0 if the
-                                    site is not listed */
+    size_t lines, total;                 /* how many sites are listed, and how many have leaks */
+    unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if
+                                    the site is not listed */
 } mli_leak_sites;
 
 /* Begins the sums. Returns 0 if there is no memory for them. Requires: s is zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
                                               uint32_t tags, uint32_t scopes);
-/* Adds a leaked block. `rows` is the rows of its word2. */
+/* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
 /* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
    group that is shown. */

@@ -7,13 +7,13 @@
 #include "os/compiler.h"
 #include "reports/export.h"
 
-/* The holders of a device have its bytes at the peak, and those of the largest sites. These numbers
-   are exact. A stack gets the bytes that it held. If stacks are samples, it gets a share of the
-   exact number: the stacks of each of these sites share the bytes of the site, and all other stacks
-   share the bytes that these sites leave, in proportion to what each held. What no stack gets stays
-   with the site. What no site of the list has either is "(unknown)" or, if the list is full and may
-   lack a site, "(others)". The bytes of the arena are "(arena)". So the blocks add up to the bytes
-   of the holders. Tags and scopes are not known. */
+/* The record of a device's peak has the bytes of the peak, and those of its largest sites
+   (MLI_HOLDERS at most). These numbers are exact. A stack gets the bytes that it held. If stacks
+   are samples, it gets a share of the exact number: the stacks of each of these sites share the
+   bytes of the site, and all other stacks share the bytes that these sites leave, in proportion to
+   what each held. What no stack gets stays with the site. What no listed site has either is
+   "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
+   "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 

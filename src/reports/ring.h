@@ -9,7 +9,7 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* An event of the ring, with the block that it concerns. */
+/* An event of the ring of events, with the block that it concerns. */
 typedef struct mli_export_event {
     mli_live_block of;
     uint64_t ns;
@@ -34,17 +34,18 @@ typedef struct mli_last_events {
                             use */
     uint64_t first;      /* the ns of the first event, or of the report if there is no event */
     int scoped;          /* 1: the ring has events of scopes */
-    /* By dev: the bytes that the device's events add, and the number of these events. */
+    /* By the device's number: the bytes that the device's events add, and the number of these
+       events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by row of tags: the bytes that the tag's events add; NULL if the writer
+    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the writer
                          wants none */
 } mli_last_events;
 
-/* Reads the ring once. If there is no memory for the table, the report fails. Requires: `last` is
-   zeroed except for tag_sum. */
+/* Fills in the results by one reading of the ring. If there is no memory for the table, the report
+   fails. Requires: `last` is zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
 MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage, or the free slot (its dev is 0) for that storage.
+/* Returns the last event of a block's storage, or the vacant slot for that storage, whose dev is 0.
    Returns NULL if there is no table. The table has open addressing by device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of);

@@ -7,18 +7,18 @@
 #include "os/compiler.h"
 #include "reports/export.h"
 
-/* The figures of sites are exact; the figures of stacks are samples. So a stack gets the blocks
-   that were picked, and a share of the other blocks of its site. The share is in proportion to the
-   blocks that the stack's samples stand for, without the samples themselves. The stacks then add up
-   to the site, and a block that was picked keeps its own bytes. If a site has no sample, its blocks
-   stay with the site, as a stack of one frame. Live blocks are divided by site, tag and scope.
-   Freed blocks are divided by site. The allocs of a site are its live and its freed blocks
-   together. */
+/* The figures of sites are exact, but those of stacks come from samples: some blocks, the picked
+   ones, for which a stack was taken. So a stack gets the blocks that were picked, and a share of
+   the other blocks of its site. The share is in proportion to the blocks that the stack's samples
+   stand for, without the samples themselves. The stacks then add up to the site, and a block that
+   was picked keeps its own bytes. If a site has no sample, its blocks stay with the site, as a
+   stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are divided by
+   site. The allocs of a site are its live and its freed blocks together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A stack gets at most this many times what its samples stand for. A site that has more must have
-   stacks of which no block was picked. */
+/* A stack gets at most this many times what its samples stand for. A site that has more than its
+   stacks may get must have stacks of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
 /* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
@@ -33,8 +33,8 @@ typedef struct mli_portion {
     unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
     unsigned char has_live;     /* 1: these are the allocs of a site, and all of its live blocks are
                                    among them */
-    int64_t value[2];           /* blocks and bytes: first those that were picked, later all of the
-                                   share */
+    int64_t value[2];           /* blocks and bytes: at first those that were picked as samples,
+                                   later all blocks of the share */
     double rest[2];             /* the blocks and bytes that the samples stand for, without the
                                    samples themselves */
 } mli_portion;
@@ -43,15 +43,15 @@ typedef struct mli_shares {
     mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
     size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
                          use */
-    mli_portion none; /* stands in for an entry for which there was no memory */
-    /* By dev, if there are no shares: the number of allocs of sites or stacks so far, and their
-       bytes. */
+    mli_portion none; /* the entry that callers get if there was no memory for a new one */
+    /* By the device's number: the allocs of sites or stacks so far, and their bytes. Used if there
+       are no shares. */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares if stacks are samples, else leaves the table out. If there is no memory, the
-   report fails. Requires: t is zeroed. */
+/* Makes the shares if stacks are samples, else makes no table. If there is no memory, the report
+   fails. Requires: t is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
@@ -77,9 +77,9 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, which is empty if it is new. Probes 8 slots. If all have other
-   groups, writes the group at the home slot and evicts it. An evicted group may be written again
-   later; readers of the formats with groups add equal groups up. */
+/* Returns the group of a block, which is empty if it is new. Looks at 8 slots. If all have other
+   groups, writes the group at the first of them and evicts it. An evicted group may be written
+   again later; readers of the formats with groups add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);

@@ -17,7 +17,8 @@
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* the number of bands; 0: the host wants none there */
+    size_t n;                  /* the number of bands; 0: the host wants no band for these
+                                  devices */
     const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
                                   mli_default_bands */
 } mli_strategy;
@@ -151,7 +152,7 @@ static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reaso
 }
 
 /* Returns the strategy in force for a device, or NULL if none is in force. It is the strategy that
-   decides for the device, if that has bands and a callback serves them. */
+   decides for the device, if that strategy has bands and a callback serves them. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
@@ -226,9 +227,9 @@ typedef struct mli_band_state {
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
-    uint64_t rise;  /* a check is due at so many live bytes or more; UINT64_MAX: no check */
-    uint64_t fall;  /* a check is due at fewer live bytes; 0: no check */
-    uint64_t freed; /* a check is due at so many freed bytes or more; UINT64_MAX: no check */
+    uint64_t rise;  /* a check is due once there are this many live bytes; UINT64_MAX: never */
+    uint64_t fall;  /* a check is due once there are fewer live bytes than this; 0: never */
+    uint64_t freed; /* a check is due once there are this many freed bytes; UINT64_MAX: never */
 } mli_band_state;
 
 /* Returns the threshold of a band at a physical device, or 0 if the band has no threshold now. A
@@ -286,9 +287,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to the live bytes at which another band begins to decide. The used
-   percent is of the limit here, so it changes with the live bytes alone and not with a sample.
-   `total` is the live bytes of the physical device. */
+/* Moves the marks of a device to the live bytes at which another band begins to decide. Here the
+   used percent is a share of the limit, so it changes with the live bytes alone and not with a
+   sample. `total` is the live bytes of the physical device. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -309,7 +310,8 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval; /* most live and freed bytes that no check has
                                                      seen */
-    /* Hysteresis: a near device stays near for longer. */
+    /* Twice the margin is hysteresis: a device that is near the threshold does not leave that state
+       at once. */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
@@ -360,7 +362,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* 1: used % is of the limit */
+    const int limited = phys->limit && !phys->sample.known; /* 1: the used percent is a share of the
+                                                               limit */
     memlord_gc_event *e = &v->event;
     uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
     size_t i = 0;
@@ -382,15 +385,16 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
 /* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
    checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
+    uint64_t never = (uint64_t)INT64_MAX; /* a signed number, because mli_cell_tripped compares
+                                             signed differences */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
-/* Returns 1 if bytes were published past the marks of a device while these were set. A later
-   publication sees the marks, because it takes the row's lock after this function or, without a
-   batch, adds after it. */
+/* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
+   A later publication sees the marks, because it takes the row's lock after this function or,
+   without a batch, adds after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -495,9 +499,9 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-/* Begins a collection on a device. Returns 0 if a collection is running there. A collection that
-   this thread left by longjmp counts as failed, and is over. The exchange pairs with the release
-   store in mli_gc_run_callbacks. */
+/* Begins a collection on a device. Returns 1, or 0 if another collection is running on the device.
+   A collection that this thread left by longjmp counts as failed, and is over. The exchange pairs
+   with the release store in mli_gc_run_callbacks. */
 static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
@@ -548,8 +552,9 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. `freed` starts again from 0 and, with `rest`, the bands wait to rearm.
-   A run in which no callback could run resets nothing, and counts as failed. */
+/* Records the end of a run. The freed bytes of the device start again from 0. With `rest` 1 the
+   bands wait to rearm. A run in which no callback could run leaves the freed bytes, and counts as
+   failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -605,7 +610,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
+                                         cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -650,15 +656,16 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             mli_band_update(lord, i, NULL, &v);
         }
         if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* A call may have compared its bytes with the old marks. The second pass sums them. */
+        /* A call may have compared its bytes with the old marks. The second pass counts these
+           bytes. */
         if (!again) mli_barrier_threads(lord);
     }
 }
 
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count, because a thread that starts
-                                                  from here on sets it again */
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* cleared before the count, because a thread that
+                                                  starts from here on sets the alert again */
     do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
@@ -696,9 +703,9 @@ static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
-/* Clears the marks of threads that collected, which a forked child does not have. It also counts
-   the alerts again, because a thread that set or cleared a flag may have been stopped before it
-   changed the alert. */
+/* Ends the collections of the parent's other threads, which a forked child does not have. It also
+   counts the alerts again, because a thread that set or cleared a flag may have been stopped before
+   it changed the alert. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {

@@ -1,7 +1,7 @@
 /* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
    use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
-   for the band state; none while a callback runs. */
+   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
+   then phys for the band state; none while a callback runs. */
 #ifndef MLI_SERVICES_BANDS_H
 #define MLI_SERVICES_BANDS_H
 #include "api/api.h"
@@ -13,26 +13,27 @@
 /* A band check compares a device with its thresholds. services/call_end decides when a call runs a
    check. */
 
-/* This is when a check is due. Threads publish their counts from time to time, so the published
-   bytes are below the live bytes by at most a batch for each thread. The margin is a batch for each
-   thread that the ledger allows for. While the published bytes are at least a margin below the
-   threshold, no thread can cross the threshold without a publication. A mark is a number of bytes;
-   a publication past a mark requests a check. Closer to the threshold the device is "near": an
-   alert makes every call check at its end, with a sum over all threads.
-   Freed bytes are not published. Instead each thread checks each time it has freed its free
-   interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
+/* The rest of this comment says when a check is due. Threads publish their counts from time to
+   time, so the published bytes are below the live bytes by at most a batch for each thread. The
+   margin is a batch for each thread that the ledger allows for. While the published bytes are at
+   least a margin below the threshold, no thread can cross the threshold without a publication. A
+   mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
+   the threshold the device is "near": an alert makes every call check at its end, with a sum over
+   all threads. Freed bytes are not published. Instead each thread checks each time it has freed its
+   free interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
    Published bytes are never above the live bytes, so a publication below the mark check_below comes
    in time, without a margin. A new counter of a thread starts a whole batch below its level, so
-   that its first alloc publishes, and it checks at its first free. After a collection a band waits
-   to rearm: it does not fire until its metric has moved. */
+   that the thread publishes at its first alloc and checks at its first free. After a collection a
+   band waits to rearm: it starts no other collection until its metric has risen by an eighth of the
+   threshold, or has fallen an eighth below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. If it differs
-   from the one before, the bands of the device no longer wait to rearm. Takes the callbacks lock,
-   unless no strategy can be in force for the device's type. */
+/* Stores the strategy that is in force for a device in the device's record. Returns 1 if there is
+   one. If it differs from the strategy before, the bands of the device no longer wait to rearm.
+   Takes the callbacks lock, unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
@@ -48,11 +49,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
    change of strategies, thresholds or margins. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins until they allow for all threads that exist, and a few more. */
+/* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if one is passed. It need
-   not do so if the device is near its threshold, because then every call checks. */
+/* Compares a device with its current marks again, and requests a check if one is passed. Does
+   nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);

@@ -1,7 +1,7 @@
 /* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
    reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
-   reaches services/pollers by a pointer of the ledger, because pollers do the work of a safe point.
-   Locks: callbacks, for the waiting threads; none while host code runs. */
+   reaches services/pollers by a pointer of the ledger, because services/pollers includes this
+   module. Locks: callbacks, for the waiting threads; none while host code runs. */
 #ifndef MLI_SERVICES_CALL_END_H
 #define MLI_SERVICES_CALL_END_H
 #include "api/api.h"
@@ -21,17 +21,17 @@ typedef struct mli_waiter {
     mli_os_event event;
 } mli_waiter;
 
-/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between a call
-   sets the waiter's event once enough was freed. */
+/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between, the end
+   of a call sets the waiter's event once enough bytes were freed. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It retires and collects what is due,
-   samples physical devices that have no poller, saves a due snapshot and export, and writes a
-   requested report. Host code runs. */
+/* Does the work of a safe point for the devices of a selector. It retires fenced frees that are
+   done, collects where a band asks for it, samples physical devices that have no poller, saves a
+   due snapshot and export, and writes a requested report. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);

@@ -9,7 +9,7 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    mli_u32 count;             /* one more than the number of records; grows under the cold lock */
     struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 
@@ -26,7 +26,8 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
 
 /* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell, or 0 without a cell. */
+/* Returns the level of a cell (bytes that its thread has allocated less freed), or 0 without a
+   cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -42,7 +43,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
-    mli_lock_take(&x->lock); /* a stale token may have found the record */
+    mli_lock_take(&x->lock); /* a call with a stale token may have found the record */
     memset(x->at, 0, sizeof x->at);
     x->began = f->stats;
     x->members = 1;
@@ -103,7 +104,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     int last;
     for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
     mli_lock_take(&x->lock);
-    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have had a new device */
+    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have used a new device */
     x->bytes += v->bytes;
     x->blocks += v->blocks;
     if (f->shapes) x->shapes = f->shapes;

@@ -17,7 +17,8 @@
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
     uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
-    uint64_t bytes, blocks; /* what the invocation allocated less what it freed; both are signed */
+    uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
+                               blocks; both are signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
     uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
@@ -34,9 +35,10 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell, which publications change. Once it has left, it
-   adds the level of its cell, which no longer changes. `enter` is 1 if the thread enters, and 0 if
-   it leaves. Requires: the caller is the thread, or the thread has ended. */
+   in the invocation, it adds the base of its cell (the published part of its level), which
+   publications change. Once it has left, it adds the level of its cell, which no longer changes.
+   `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the thread, or the
+   thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 

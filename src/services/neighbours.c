@@ -14,13 +14,13 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
-   meanwhile, because otherwise a neighbour that asks without end would keep this ledger
-   collecting. */
+/* The rest of a device: a time in which requests of neighbours run no callbacks for the device. It
+   follows a run of callbacks that gave nothing back. Without rests a neighbour that asks without
+   end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
-    uint64_t ms;    /* length of the rest in ms; it doubles with each run in a row that gave
-                       nothing */
+    uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
+                       back */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -31,15 +31,16 @@ struct mli_neighbours_state {
     int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
     int fd;                /* descriptor that holds the lock of the slot */
     uint64_t host_id;      /* identity of the host's memory */
-    int stall_fd;          /* descriptor that tells of stalls of the host's memory; -1: none */
+    int stall_fd;          /* descriptor by which the kernel tells that tasks wait for the host's
+                              memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
     mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of the devices in the slot */
     struct mli_raise *raises;               /* the requests of this ledger that are not over */
-    uint32_t at_bells; /* threads that ring a bell of the page or wait at one; the page stays mapped
-                          until it is 0 */
-    int answers;       /* 1: a thread answers requests */
+    uint32_t at_bells; /* number of threads that ring a bell of the page or wait at one; the page
+                          stays mapped until this number is 0 */
+    int answers;       /* 1: a thread is answering requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
     int unfit;    /* 1: a device has no room in the slot; 2: the lack of room was also logged */
@@ -107,7 +108,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills in what the ledger holds of one of its physical devices. */
+/* Fills in the bytes that the ledger holds on one of its physical devices, and whether allocations
+   fail on it. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -115,7 +117,7 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
         mli_device_record *device = mli_device_record_at(lord, i);
         const uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, i);
         const uint64_t pool = mli_u64_load(&device->count[MLI_STAT_reserved]);
-        /* The figure `used` of a sample leaves page cache out. */
+        /* Mapped files are page cache, which the figure `used` of a sample leaves out, too. */
         if (device->device.type == MEMLORD_DEVICE_MAPPED) continue;
         out->held = mli_add_saturated(out->held, pool > live ? pool : live);
         out->spare = mli_add_saturated(out->spare, pool > live ? pool - live : 0);
@@ -139,8 +141,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests. It does until its time is over, or its live bytes have changed by
-   more than an eighth. */
+/* Returns 1 if a device rests. A rest ends when its time is over, or when the device's live bytes
+   have changed by more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -198,8 +200,8 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
     }
 }
 
-/* Stores at each physical device the bytes that the others hold there, for statistics, levels and
-   reports, and how many of the others rest there. */
+/* Stores at each physical device the bytes that other ledgers hold there, for statistics, levels
+   and reports, and how many of these ledgers rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -228,7 +230,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's page */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the page that the parent
+                                                                           of a forked child has
+                                                                           mapped */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -279,9 +283,10 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
     return waits;
 }
 
-/* Finds the largest request of other ledgers since this one last answered, for each device of its
-   slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
-   answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
+/* Finds, for each device of this ledger's slot, the largest request that other ledgers have made
+   since this one last answered: see mli_request_note. seen[s] gets the number of the last request
+   in slot s, which the answer stores in answered[s]. Returns a bit for each slot whose ledger waits
+   for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -352,7 +357,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 }
 
 /* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
-   thread at a time. Host code runs, with no lock held. */
+   thread at a time. It runs host code, and holds no lock meanwhile. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -392,7 +397,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 }
 
 /* Asks the system whether tasks have waited for the host's memory. If they have, it runs the
-   callbacks of the cpu. */
+   callbacks of the devices that use the host's memory. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -409,8 +414,8 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
-/* Does the work that is due at the interval of pollers. It joins again after a fork, publishes,
-   frees the slots of ended processes, and reads the other slots. */
+/* Does the work that is due at the interval of pollers. It joins the page again after a fork,
+   publishes the ledger's slot, frees the slots of ended processes, and reads the other slots. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
@@ -423,8 +428,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because it may block while
-                                                            answers wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because a source may block
+                                                            while neighbours wait for answers */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -462,7 +467,7 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     }
     mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
-        memset(raise->before, 0, sizeof raise->before); /* nobody answers them now */
+        memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
    another page. While a thread is at a bell, or answers, the replacement waits for the next
@@ -503,9 +508,11 @@ static MLI_COLD void mli_listener_run(void *user) {
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */
+        rung = mli_u32_load(bell); /* read before the work, so that a ring from here on ends the
+                                      wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
-        if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
+        if (open) mli_requests_answer(lord); /* comes first, because a neighbour waits for the
+                                                answer */
         if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -545,7 +552,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
-    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* the device may be
+                                                                                  new */
     for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
@@ -554,7 +562,7 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
    Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* as the numbers have the time in them, the numbers of a slot
+    const uint64_t now = mli_now(); /* the number of a request is its time, so the numbers of a slot
                                        only grow */
     mli_page_device sum;
     uint32_t s;
@@ -592,7 +600,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
+                                            come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -604,7 +613,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* the answers say who rests */
+    mli_slots_note(lord); /* neighbours that have answered may rest now */
     mli_lock_drop(&lord->neighbours->lock);
 }
 

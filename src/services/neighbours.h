@@ -16,7 +16,8 @@
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when its bell was rung; NULL: no thread waits */
+    mli_os_event *event; /* the listener sets it when another ledger has rung its bell; NULL: no
+                            thread waits */
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
@@ -30,7 +31,7 @@ typedef struct mli_raise {
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
-    /* Starts the listener unless it runs: at the open, and in a forked child. */
+    /* Starts the listener unless it runs. Called when a page is opened, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
        E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
@@ -42,7 +43,7 @@ typedef struct mli_neighbours {
        released less, or if the page is closed. Returns 0 if some have not answered. A process that
        ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
-    /* Leaves the page, at a close and at the end of the ledger. Requires: the caller is not the
+    /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
     void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */

@@ -4,8 +4,8 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* size of the file, a multiple of every page size up to 64
-                                       KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* size of a page's file, a multiple of every page size of
+                                       memory up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
@@ -37,7 +37,7 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
     return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
+/* Makes the file of a page under a temporary name, and then renames the file to `path`. The file is
    written in full, so that no later store finds the disk full. If `path` already names a file, that
    file stays. Returns 0, or -1 if a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
@@ -207,7 +207,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* The mli_cpu of services/room may be in use. */
+    /* This function has an mli_cpu of its own, because another thread may be using that of
+       services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -235,8 +236,9 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
-   kernel accepts only windows that are multiples of 2 s: Documentation/accounting/psi.rst. */
+/* mli_stall_open sets a trigger. The trigger fires when tasks have waited for memory for 150 ms
+   within 2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
+   Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";

@@ -28,16 +28,16 @@
    64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, the host's memory included */
 #define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
-enum {                      /* values in the place of the number of a slot */
+enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
 };
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of the device's identity; 0: there is no device */
-    uint64_t held;     /* bytes that are live there, or that pools have reserved */
-    uint64_t spare;    /* bytes of `held` that are unused in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail there */
-    uint64_t wanted;   /* bytes that the ledger asked the others for */
+    uint64_t held;     /* bytes on the device that are live, or that pools have reserved */
+    uint64_t spare;    /* bytes of `held` that are unused in pools, or freed but not yet reusable */
+    uint64_t failing;  /* 1: allocations on the device fail */
+    uint64_t wanted;   /* bytes that the ledger asked the other ledgers for */
     uint64_t asked;    /* number of the request that asked for `wanted` */
     uint64_t released; /* bytes that the ledger ever gave back for requests of others */
 } mli_page_device;
@@ -46,12 +46,13 @@ typedef struct mli_page_slot {
     mli_page_device devices[MLI_SLOT_DEVICES];
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
-    uint64_t request; /* number of the ledger's last request; stored after the devices */
-    uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
+    uint64_t request; /* number of the ledger's last request; stored after the devices, so that its
+                         readers see them */
+    uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
-/* The file of a page. A bell is a word of a slot that others write, too. */
+/* The layout of a page's file. Other ledgers wake the ledger of a slot by the slot's bell. */
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
@@ -98,8 +99,8 @@ MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
 /* Reads a word of a slot. The acquire load pairs with the release stores of mli_words_store, and
-   with those of an owner or of an answer. The owner is the last word, so a thread that reads the
-   owner also sees the words before it. */
+   with the stores of an owner or of an answer. The owner is the last word, so a thread that reads
+   the owner also sees the words before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
 /* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
@@ -115,15 +116,15 @@ MLI_PRIVATE uint64_t mli_text_hash(const char *text);
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
 
-/* Frees a slot, and leaves its page. */
+/* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
 /* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
    is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
-/* Returns 1 if tasks have waited since the last look, or -1 if the kernel no longer watches. It
-   never waits. */
+/* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
+   watches. It never waits. */
 MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
 #else
 MLI_PRIVATE int mli_stall_open(const char *path);

@@ -25,8 +25,8 @@
 #include "calls/record.h"
 
 struct mli_retry_state {
-    memlord_retry policy; /* the policy for calls that give none */
-    mli_u64 explained;    /* `last` of mli_log_due for memlord_alloc_failed */
+    memlord_retry policy; /* the retry policy for calls that give no policy of their own */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -79,8 +79,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on the sums include all frees that did not see the
-                                  alert */
+    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
+                                  see the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -104,7 +104,7 @@ typedef struct mli_request {
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
     mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
                               request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
+    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
     void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
                               attempt overwrite these */
@@ -170,8 +170,8 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request. `oom` is 1 if its attempts failed, which is counted. It is 0 if a limit
-   refused the part that no ticket covers. */
+/* Logs a failed request. `oom` is 1 if its attempts failed. In that case it also counts the
+   failure. It is 0 if a limit refused the part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
@@ -194,7 +194,7 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-/* Returns E_INVALID for values that are no policy. */
+/* Returns E_INVALID if a value of the policy is out of its range. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&

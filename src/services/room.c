@@ -22,8 +22,9 @@ struct mli_room_state {
                                                                     lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* `last` of mli_log_due for requests over an account's limit */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged: `last` of mli_log_due */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged: `last` of
+                               mli_log_due */
 };
 
 /* -- sources -- */
@@ -77,9 +78,10 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
-   source ran, whichever are fewer, because it is not known which of the two the source saw. A pool
-   counts with the bytes that it has reserved now, because the source may itself report these. */
+/* Sets the marks of a sample, which tell what each device held when the source ran. The bytes held
+   are the live bytes before or after the source ran, whichever are fewer, because it is not known
+   which of the two the source saw. A pool counts with the bytes that it has reserved now, because
+   the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -199,9 +201,9 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- readers, which sample a physical device that no poller samples -- */
 
-/* Returns 1 if a reader may run a source on this thread. It may not with MEMLORD_FLAG_DEFER. Nor
-   may it inside code of the host that MemLord called: the ledger's allocator, a logger, a try
-   function, a fence, a source or a collection callback. */
+/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
+   not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
+   ledger's allocator, a logger, a try function, a fence, a source or a collection callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -223,9 +225,10 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader has to sample a physical device. It has to if there is no sample, or if the
-   latest one is older than three poll intervals and no poller runs. The result is 1 at most once in
-   an interval, because each sample, also a failed one, sets `sampled`. */
+/* Returns 1 if a function that reads the capacity has to sample a physical device. It has to if
+   there is no sample, or if the latest one is older than three poll intervals and no poller runs.
+   The result is 1 at most once in an interval, because each sample, also a failed one, sets
+   `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);

@@ -136,7 +136,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
 }
 
 /* Finds or makes the scope of a name under a parent. A scope is identified by its path, so the
-   scope "a/b" and the scope "b" in "a" are one. */
+   scope "a/b" and the scope "b" in "a" are the same scope. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
@@ -215,7 +215,7 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 /* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
    `adopted` is the invocation that the context has joined, or NULL if the span begins a new
    invocation. The high of each cell starts again at its level, so that it measures the peak of this
-   span. The span around keeps the old high. */
+   span. The span around it keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -291,14 +291,14 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1 it
-   enters, and the outermost scope comes first. With 0 it leaves, and the innermost scope comes
-   first. */
+/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1
+   the thread enters the context, and the outermost scope comes first. With 0 the thread leaves, and
+   the innermost scope comes first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* the scope of the event */
+        t->now.span = f; /* mli_event_record takes the scope of the event from here */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
                          0, 0, 0);
         if (begins && f == innermost) break;
@@ -499,7 +499,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* The sum may have an end without the begin before it. */
+    /* Other threads count meanwhile, so the sum may have the end of an invocation without its
+       begin. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
@@ -547,7 +548,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* Sets all counts of running invocations to 0. mli_running_count counts those that go on. */
+/* Sets all counts of running invocations to 0. mli_running_count counts the invocations that go on
+   in the child. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;

@@ -22,13 +22,13 @@
    adopts a scope has a span of its own in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
-#define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
+#define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
 
 typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed numbers */
 } mli_min_max;
 
-/* One thread's totals in one scope, in this epoch. */
+/* One thread's totals in one scope, in the epoch that the member `epoch` names. */
 typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
@@ -39,7 +39,7 @@ typedef struct mli_thread_scope {
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
                                                 ended span changed the thread's level; signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
-       that is being written is none of the last MLI_RUNS_KEPT. */
+       that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
@@ -67,7 +67,7 @@ MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
-#define MLI_SCOPE_NAME 200 /* most bytes of a name that are kept */
+#define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);

@@ -22,14 +22,15 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 struct mli_snapshots_state {
     mli_lock lock;
     struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the snapshots, in order of time */
-    struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
+    struct mli_snapshot *out; /* a list of snapshots that were evicted while there were readers */
     uint32_t count;           /* how many snapshots are in `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* a recorder looks at the clock at least so often, in ms */
+#define MLI_RECORDER_MS_MAX 1000 /* the longest time between two looks of a recorder at the clock,
+                                    in ms */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -54,7 +55,8 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
 
 /* The holdings of a device by tag or by site, while a snapshot is made. */
 typedef struct mli_holding_list {
-    uint64_t left; /* the live bytes of the device that no tag or no site of the book has */
+    uint64_t left; /* the live bytes of the device that have no tag or, in a list by site, no
+                      site */
     size_t count;
     mli_holding at[MLI_HOLDERS];
 } mli_holding_list;
@@ -107,7 +109,8 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
     return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
            mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
 }
-/* Copies the lists behind a snapshot. */
+/* Copies the lists of holdings into the memory behind a snapshot. Also sums the live bytes and
+   blocks of its devices. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
     mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
@@ -123,8 +126,8 @@ static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *
         s->blocks += usage->blocks;
     }
 }
-/* Makes a snapshot. The usage of its devices is read before its size is known, so that it comes
-   after the lists in `list`. */
+/* Makes a snapshot. The lists of holdings decide its size. So the function first reads the lists,
+   and the usage of the devices behind them, into memory of its own. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     const uint32_t room = blocks ? MLI_SNAPSHOT_TOP : 0;
@@ -160,7 +163,8 @@ static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* Returns 1 if some device, or all together, held more than in any other snapshot of the list. */
+/* Returns 1 if some device, or all devices together, held more in a snapshot than in any other
+   snapshot of the list. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -175,10 +179,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
-   it. So the snapshots that stay are spread over the whole run, however long it becomes. It never
-   evicts the first, the last, or one in which some device or all held most. These are at most
-   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It is the snapshot that leaves the smallest gap
+   in time, or the oldest of several such. So the snapshots that stay are spread over the whole run,
+   however long it becomes. It never evicts the first, the last, or one in which some device, or all
+   devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It
+   evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -202,12 +207,12 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Returns 1 if no thread takes snapshots, but the calls themselves. */
+/* Returns 1 if the host's calls take the snapshots, and no thread of the ledger does. */
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
 }
-/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these
-   need a walk of the map. If there is no memory, the snapshot counts as lost. */
+/* Takes a snapshot and adds it to the list. A periodic snapshot that a call takes lists no blocks,
+   because that would need a walk of the map. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
@@ -289,9 +294,9 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
-/* When calls take snapshots, the next one is due after the interval, but no earlier than after a
-   256th of the ledger's life, because more are not kept, and after 64 times as long as this one
-   took. */
+/* When calls take snapshots, the next one is due after the interval, but not before two other times
+   have passed. One is a 256th of the ledger's life, because the ledger keeps no more snapshots. The
+   other is 64 times as long as this snapshot took. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -308,7 +313,7 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_look_set(lord, mli_now() + step);
 }
 
-/* Runs a recorder's thread. */
+/* Saves at the interval of a recorder, on its thread, and serves requests for reports. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;
@@ -320,7 +325,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
 }
 
 /* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
-   gives no thread, safe points save. */
+   starts no thread, safe points do the saving. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     if (snapshots && mli_snapshots_in_calls(r->lord))
@@ -383,7 +388,8 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
-    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, so that `live` is no more */
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* reads the peak, too, so that `live` is not
+                                                         above it */
     if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
         mli_holders_take(lord, dev, sum.live);
 }

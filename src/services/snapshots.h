@@ -13,7 +13,8 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one snapshot less, so that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
+                             that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -26,10 +27,10 @@ typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
                                                        blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: where the device's holdings begin among those of the
-                                  snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; only tags and sites
-                                  have some */
+    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
+                                  holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
+                                  none */
 } mli_device_usage;
 
 /* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
@@ -68,10 +69,10 @@ typedef struct mli_holders {
 /* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
-/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their
-   number, which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than
-   MLI_HOLDERS have all live bytes of the device. There are none if the ledger had no tag or no
-   site by then. */
+/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If there are fewer than
+   MLI_HOLDERS, they have all live bytes of the device. There are none if the ledger had no tag or
+   no site by then. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
@@ -88,7 +89,7 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
 /* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
-   system gives no thread, safe points save. */
+   system starts no thread, safe points do the saving. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if the recorder was started. */
@@ -97,18 +98,19 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
 /* Takes the snapshot that is due, if calls take them. Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
-/* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
+/* Saves at a safe point what is due for the recorders that were started but have no running
+   thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if mli_holders_due says so. */
+/* Takes the holders of a device if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
    Requires: the thread is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, and returns 1, or 0 if the device has none. The places of the
-   sites are those that reports show by now. */
+/* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
+   has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);

@@ -17,11 +17,11 @@
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    uint16_t at, kind; /* the offset in memlord_stats, 0 for a loss; one of MLI_KIND_... */
+    uint16_t at, kind; /* the offset in memlord_stats (0 for a loss); one of MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
-/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
+/* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
@@ -47,8 +47,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets those statistics of a sum that physical devices count. It adds those of each physical device
-   that has a device of the selector, once. */
+/* Sets, in a sum over devices, the statistics that are counted for physical devices. Each physical
+   device that has a device of the selector adds its own once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
@@ -78,7 +78,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
-/* Takes bytes off a sum, which becomes 0 if it has less. */
+/* Subtracts bytes from a sum, which becomes 0 if it is smaller. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
 /* Adds to the statistics of all devices the drops that no device counts, because there was no
    device to count them on. */
