@@ -7,8 +7,10 @@
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
    for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
-   scope and stream that a block began with, taken together. The cold lock is
-   mli_process.cold_lock. */
+   scope and stream that a block began with, taken together. A stamp is a time, by the processor's
+   counter or the ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the
+   ledger starts. A safe point is a moment at which host code may run, such as memlord_gc_poll. The
+   cold lock is mli_process.cold_lock. */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"
@@ -79,7 +81,7 @@ typedef struct mli_shard {
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
     mli_u32 state; /* one of MLI_HELPER_... */
-    mli_u32 stop;  /* 1: the helper must end, and is joined */
+    mli_u32 stop;  /* 1: the helper's thread must end */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;
@@ -171,7 +173,7 @@ struct mli_threads_state {
 struct mli_stacks_state {
     mli_u32 depth;     /* the most frames that are kept of a stack; 0: no stacks are taken now */
     mli_u64 bytes;     /* mean bytes from one picked alloc to the next; 1: every alloc is picked */
-    mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
+    mli_u64 estimated; /* the last value of `bytes` that was above 1; 0: there was no such value */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
                           is 1 */
@@ -180,8 +182,8 @@ struct mli_stacks_state {
     memlord_unwinder unwinder;
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* one more than each vector has; they grow under
-                                                   the cold lock */
+    mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
+                                                   vector; they grow under the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
@@ -190,14 +192,14 @@ struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
     uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
-    mli_u32 scope_count;  /* one more than there are scopes */
+    mli_u32 scope_count;  /* one more than the number of scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
                                      is published */
     mli_vector rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
+    mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
                                      also looks for a due snapshot at its end; 0: no call looks */
@@ -310,7 +312,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
    because a hooked function has no argument that could tell its table. Tables are hooked under the
    registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* the table that is hooked now; NULL: none is */
+    memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
     memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
                              go on to call them; free_fn NULL: the slot was never used */
     mli_u64 generation;   /* the generation of the ledger that records; 0: nothing is recorded */
@@ -408,14 +410,16 @@ typedef struct mli_self_state {
     void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
                                 NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
-    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
+    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
+                                unwinder */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
     uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
                                 not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
                                 not known */
-    void *frame;             /* the frame that `caller` returns to; NULL: not known */
+    void *frame;             /* the frame of the function of MemLord that returns to `caller`; NULL:
+                                not known */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
     struct mli_picks *pick_part; /* the part of the table of sampled blocks that has room for the
@@ -428,7 +432,7 @@ typedef struct mli_self_state {
     uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block other than the
                                 thread's last picked one, so mli_thread.taken_key stays */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
-    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
+    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
                                 books/blocks */

@@ -15,7 +15,7 @@ typedef struct mli_region { /* one block of the allocator: this header, then the
     struct mli_region *next;
     char *data; /* the pieces, aligned to a grain */
     uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
-                                        grains it has; for others: 0 */
+                                        grains the piece has; for all other grains: 0 */
 } mli_region;
 typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
     struct mli_piece *next, **back;
@@ -68,7 +68,8 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
-    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    uint32_t used, huge;                   /* number of pages in use; 1: huge pages were
+                                              requested */
     uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
@@ -84,7 +85,8 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Maps an extent, aligned to its size. It maps twice as much and unmaps the rest. */
+/* Maps an extent that is aligned to its size. To align it, maps twice as much and unmaps the
+   rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
     size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
@@ -268,8 +270,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
 static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
-/* Returns the bytes that a block above 16 KiB takes besides its own. They are for its alignment,
-   and for the pointer to where it really starts. A block of the os allocator needs neither. */
+/* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
+   alignment of the block, and for the pointer to where it really starts. A block of the os
+   allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }

@@ -154,7 +154,7 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
 }
 
 /* Returns 1 if a character could end a line, control a terminal or change the direction of the text
-   around it. These are the controls, the separators, and the marks of Unicode's property
+   around it. Such characters are the controls, the separators, and those with Unicode's property
    Bidi_Control. */
 static int mli_code_is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||

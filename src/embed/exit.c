@@ -52,7 +52,7 @@ static void mli_words_lock(int take) {
     (void)take;
 #endif
 }
-/* Takes or drops the locks of the orphan records. */
+/* Takes or drops the lock of each ledger's orphan record. */
 static MLI_COLD void mli_orphans_lock(int take) {
     memlord *lord;
     MLI_LEDGERS_EACH(lord)
@@ -88,7 +88,7 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the rest reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());

@@ -84,7 +84,8 @@ static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
-    mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
+    mli_u64_store(&mli_process.pid, mli_pid()); /* set before the state is BUSY: see
+                                                   mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
 /* Prepares the process for its first ledger, after mli_process_claim has returned 1. */

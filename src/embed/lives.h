@@ -30,8 +30,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Starts the totals of all states over. Requires: the caller holds the cold lock, and t is the
-   thread's record. */
+/* Starts the totals in the states of all modules over. Requires: the caller holds the cold lock,
+   and t is the thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 #endif

@@ -21,7 +21,7 @@ struct mli_saving_state {
     mli_u32 exit_format;    /* a memlord_format plus 1; 0 means no report at exit */
     mli_ptr exit_directory; /* const char *: a kept string; NULL means output_dir */
     mli_ptr export_path;    /* const char *: a kept string; NULL if there was no export */
-    mli_u32 export_failed;  /* 1: the last export failed, and was logged */
+    mli_u32 export_failed;  /* 1: the last export failed, and the failure was logged */
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 

@@ -17,7 +17,8 @@
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* the number of bands; 0: the host wants none there */
+    size_t n;                  /* the number of bands; 0: the host wants no band for these
+                                  devices */
     const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
                                   mli_default_bands */
 } mli_strategy;
@@ -309,7 +310,8 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval; /* most live and freed bytes that no check has
                                                      seen */
-    /* Hysteresis: a near device stays near for longer. */
+    /* Twice the margin is hysteresis: a device that is near the threshold does not leave that state
+       at once. */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
@@ -360,7 +362,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* 1: used % is of the limit */
+    const int limited = phys->limit && !phys->sample.known; /* 1: the used percent is a share of the
+                                                               limit */
     memlord_gc_event *e = &v->event;
     uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
     size_t i = 0;
@@ -382,15 +385,16 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
 /* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
    checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
+    uint64_t never = (uint64_t)INT64_MAX; /* a signed number, because mli_cell_tripped compares
+                                             signed differences */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
-/* Returns 1 if bytes were published past the marks of a device while these were set. A later
-   publication sees the marks, because it takes the row's lock after this function or, without a
-   batch, adds after it. */
+/* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
+   A later publication sees the marks, because it takes the row's lock after this function or,
+   without a batch, adds after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -495,9 +499,9 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-/* Begins a collection on a device. Returns 0 if a collection is running there. A collection that
-   this thread left by longjmp counts as failed, and is over. The exchange pairs with the release
-   store in mli_gc_run_callbacks. */
+/* Begins a collection on a device. Returns 1, or 0 if another collection is running on the device.
+   A collection that this thread left by longjmp counts as failed, and is over. The exchange pairs
+   with the release store in mli_gc_run_callbacks. */
 static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
@@ -606,7 +610,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
+                                         cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;

@@ -1,7 +1,7 @@
 /* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
    use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
-   for the band state; none while a callback runs. */
+   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
+   then phys for the band state; none while a callback runs. */
 #ifndef MLI_SERVICES_BANDS_H
 #define MLI_SERVICES_BANDS_H
 #include "api/api.h"

@@ -19,8 +19,8 @@
    end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
-    uint64_t ms;    /* length of the rest in ms; it doubles with each run in a row that gave
-                       nothing */
+    uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
+                       back */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -38,8 +38,8 @@ struct mli_neighbours_state {
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
     mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of the devices in the slot */
     struct mli_raise *raises;               /* the requests of this ledger that are not over */
-    uint32_t at_bells; /* threads that ring a bell of the page or wait at one; the page stays mapped
-                          until it is 0 */
+    uint32_t at_bells; /* number of threads that ring a bell of the page or wait at one; the page
+                          stays mapped until this number is 0 */
     int answers;       /* 1: a thread is answering requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
@@ -108,7 +108,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills in what the ledger holds of one of its physical devices. */
+/* Fills in the bytes that the ledger holds on one of its physical devices, and whether allocations
+   fail on it. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -427,8 +428,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because it may block while
-                                                            answers wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because a source may block
+                                                            while neighbours wait for answers */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -507,9 +508,11 @@ static MLI_COLD void mli_listener_run(void *user) {
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */
+        rung = mli_u32_load(bell); /* read before the work, so that a ring from here on ends the
+                                      wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
-        if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
+        if (open) mli_requests_answer(lord); /* comes first, because a neighbour waits for the
+                                                answer */
         if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -597,7 +600,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
+                                            come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -609,7 +613,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* the answers say who rests */
+    mli_slots_note(lord); /* neighbours that have answered may rest now */
     mli_lock_drop(&lord->neighbours->lock);
 }
 

@@ -4,8 +4,8 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* size of the file, a multiple of every page size up to 64
-                                       KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* size of a page's file, a multiple of every page size of
+                                       memory up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */

@@ -34,10 +34,10 @@ enum {                      /* values that stand in place of a slot's number */
 };
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of the device's identity; 0: there is no device */
-    uint64_t held;     /* bytes that are live there, or that pools have reserved */
+    uint64_t held;     /* bytes on the device that are live, or that pools have reserved */
     uint64_t spare;    /* bytes of `held` that are unused in pools, or freed but not yet reusable */
-    uint64_t failing;  /* 1: allocations fail there */
-    uint64_t wanted;   /* bytes that the ledger asked the others for */
+    uint64_t failing;  /* 1: allocations on the device fail */
+    uint64_t wanted;   /* bytes that the ledger asked the other ledgers for */
     uint64_t asked;    /* number of the request that asked for `wanted` */
     uint64_t released; /* bytes that the ledger ever gave back for requests of others */
 } mli_page_device;

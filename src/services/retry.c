@@ -25,7 +25,7 @@
 #include "calls/record.h"
 
 struct mli_retry_state {
-    memlord_retry policy; /* the policy for calls that give none */
+    memlord_retry policy; /* the retry policy for calls that give no policy of their own */
     mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
 };
 
@@ -79,8 +79,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on the sums include all frees that did not see the
-                                  alert */
+    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
+                                  see the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -104,7 +104,7 @@ typedef struct mli_request {
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
     mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
                               request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
+    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
     void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
                               attempt overwrite these */

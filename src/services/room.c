@@ -201,9 +201,9 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- readers, which sample a physical device that no poller samples -- */
 
-/* Returns 1 if a reader may run a source on this thread. It may not with MEMLORD_FLAG_DEFER. Nor
-   may it inside code of the host that MemLord called: the ledger's allocator, a logger, a try
-   function, a fence, a source or a collection callback. */
+/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
+   not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
+   ledger's allocator, a logger, a try function, a fence, a source or a collection callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -225,9 +225,10 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader has to sample a physical device. It has to if there is no sample, or if the
-   latest one is older than three poll intervals and no poller runs. The result is 1 at most once in
-   an interval, because each sample, also a failed one, sets `sampled`. */
+/* Returns 1 if a function that reads the capacity has to sample a physical device. It has to if
+   there is no sample, or if the latest one is older than three poll intervals and no poller runs.
+   The result is 1 at most once in an interval, because each sample, also a failed one, sets
+   `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);

@@ -28,7 +28,7 @@ typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed numbers */
 } mli_min_max;
 
-/* One thread's totals in one scope, in this epoch. */
+/* One thread's totals in one scope, in the epoch that the member `epoch` names. */
 typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
@@ -39,7 +39,7 @@ typedef struct mli_thread_scope {
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
                                                 ended span changed the thread's level; signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
-       that is being written is none of the last MLI_RUNS_KEPT. */
+       that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 

@@ -22,7 +22,7 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 struct mli_snapshots_state {
     mli_lock lock;
     struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the snapshots, in order of time */
-    struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
+    struct mli_snapshot *out; /* a list of snapshots that were evicted while there were readers */
     uint32_t count;           /* how many snapshots are in `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
@@ -313,7 +313,7 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_look_set(lord, mli_now() + step);
 }
 
-/* Runs a recorder's thread. */
+/* Saves at the interval of a recorder, on its thread, and serves requests for reports. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;

@@ -13,7 +13,8 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one snapshot less, so that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
+                             that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -26,10 +27,10 @@ typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
                                                        blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: where the device's holdings begin among those of the
-                                  snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; only tags and sites
-                                  have some */
+    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
+                                  holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
+                                  none */
 } mli_device_usage;
 
 /* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;

@@ -17,23 +17,23 @@
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    uint16_t at, kind; /* the offset in memlord_stats, 0 for a loss; one of MLI_KIND_... */
+    uint16_t at, kind; /* the offset in memlord_stats (0 for a loss); one of MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
-/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
+/* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, its text, and the function
-   that computes it. */
+/* A rate that is computed from the statistics of a device: its name, its name in
+   PROMETHEUS, its text, and the function that computes it. */
 typedef struct mli_rates_row {
-    const char *name, *text;
+    const char *name, *family, *text;
     double (*of)(const memlord_stats *stats);
 } mli_rates_row;
 enum {
-#define MLI_X(name, text) MLI_RATE_##name,
+#define MLI_X(name, family, text) MLI_RATE_##name,
     MLI_RATES(MLI_X)
 #undef MLI_X
     MLI_RATE_COUNT

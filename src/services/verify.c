@@ -31,10 +31,11 @@ typedef struct mli_verify_sum {
 typedef struct mli_verify {
     memlord *lord;
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
-    uint32_t rows[MLI_BOOKS];        /* one more than each book has rows */
+    uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
-    mli_verify_sum detached;         /* detached blocks, which are off the map and still count */
+    mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
+                                        but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
     mli_verify_sum picked;           /* blocks with a stack; their `bytes` are weights */
     mli_out text;
