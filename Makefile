@@ -181,21 +181,21 @@ test-fleet: build/llama build/worker try-fleet ## demo-fleet and the alert rules
 
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
 try-reports: | deps-test
-	@timeout 300 sh tests/deps.sh reports || echo 'some readers of reports are missing: make deps-reports'
+	@MEMLORD_DEPS_LIMIT=300 sh tests/deps.sh reports || echo 'some readers of reports are missing: make deps-reports'
 
 # The recipes of examples/embed and examples/ggml. GGML=DIR is a checkout of whisper.cpp or llama.cpp.
 test-embed: build/release/memlord.o build/symbolize build/libmemlord_preload.so try-embed ## the recipes: LibTorch, ggml [GGML=DIR], pmr, operator new, --wrap, shim
 	@GGML='$(GGML)' sh tests/run.sh tests/embed.sh tests/ggml.sh
 try-embed: | deps-symbols
-	@timeout 600 sh tests/deps.sh embed || echo 'LibTorch is missing: make deps-embed'
+	@MEMLORD_DEPS_LIMIT=600 sh tests/deps.sh embed || echo 'LibTorch is missing: make deps-embed'
 
 # Likewise the compilers of the gates, with wine, qemu and zig.
 try-gates: | deps-test
-	@timeout 900 sh tests/deps.sh gates || echo 'something the gates need is missing: make deps-gates'
+	@MEMLORD_DEPS_LIMIT=900 sh tests/deps.sh gates || echo 'something the gates need is missing: make deps-gates'
 
 # Likewise Prometheus and node_exporter.
 try-fleet: | deps-demo
-	@timeout 300 sh tests/deps.sh fleet || echo 'no Prometheus, or no node_exporter: make deps-fleet'
+	@MEMLORD_DEPS_LIMIT=300 sh tests/deps.sh fleet || echo 'no Prometheus, or no node_exporter: make deps-fleet'
 
 needs.release := deps-demo
 define product_rules

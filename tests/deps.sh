@@ -2,11 +2,12 @@
 # tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|gates|embed|fuzz [look]:
 # looks for what a target needs.
 # What is missing is installed with apt-get by root, unless `look` is said. Else the command to type
-# is printed and the status is 1.
+# is printed and the status is 1. To fetch packages takes at most MEMLORD_DEPS_LIMIT seconds, if that is set.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build || exit 1
 exec 9>build/deps.lock && flock 9 # make may ask for two targets at once
+limited=${MEMLORD_DEPS_LIMIT:+timeout $MEMLORD_DEPS_LIMIT}
 
 look() { # PACKAGES PROBE...
     packages=$1
@@ -69,6 +70,7 @@ look_for_test() {
     look python3 python3 -c 'import json, threading, subprocess'
     look python3-clang eval "python3 -c 'import clang.cindex' || /usr/bin/python3 -c 'import clang.cindex'" # for tests/mutants.py
     look sqlite3 has sqlite3
+    look python3-yaml python3 -c 'import yaml' # for tests/ci.sh
     look nodejs has node
     look locales eval 'command -v localedef && test -e /usr/share/i18n/locales/de_DE'
 }
@@ -86,7 +88,6 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look libdevel-nytprof-perl test -e /usr/share/perl5/Devel/NYTProf/flamegraph.pl
     look jq has jq
     look cmake has cmake # for tests/install.sh
-    look python3-yaml python3 -c 'import yaml' # for tests/ci.sh
     look python3-jsonschema python3 -c 'import jsonschema'
     look npm has npm
     look esbuild has esbuild
@@ -158,7 +159,7 @@ fetch() { # DIRECTORY OF THE LOCK FILE, DIRECTORY IN build/, PACKAGE
     cmp -s "$1/package-lock.json" "$2/package-lock.json" && [ -d "$2/node_modules/$3" ] && return
     mkdir -p "$2" && cp "$1/package.json" "$2" && cp "$1/package-lock.json" "$2/lock" &&
         (cd "$2" && mv lock package-lock.json &&
-            npm ci --ignore-scripts --no-audit --no-fund >../npm.log 2>&1) && return
+            $limited npm ci --ignore-scripts --no-audit --no-fund >../npm.log 2>&1) && return
     tail -n 20 build/npm.log >&2
     rm -rf "$2"
     return 1
@@ -173,12 +174,17 @@ apt_install() {
         printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy
     fi
     # shellcheck disable=SC2086 # a list of packages
-    apt-get install -y -q --no-remove --no-install-recommends $missing && return
-    apt-get update -q &&
-        apt-get install -y -q --no-remove --no-install-recommends $missing && return
-    for package in $missing; do # one that is not to be had keeps no other away
-        apt-get install -y -q --no-remove --no-install-recommends "$package"
-    done
+    apt_get $missing && return
+    # shellcheck disable=SC2086
+    $limited apt-get update -q && apt_get $missing && return
+    for package in $missing; do apt_get "$package"; done # one that is not to be had keeps no other away
+}
+
+# PACKAGE...: a limit is for what is fetched: an apt-get that is killed while it installs leaves a system that
+# installs nothing more.
+apt_get() {
+    set -- install -y -q --no-remove --no-install-recommends "$@"
+    $limited apt-get --download-only "$@" && apt-get "$@"
 }
 
 refuse() {

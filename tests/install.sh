@@ -96,7 +96,7 @@ verdict $? "make uninstall leaves other people's files"
 rm -rf "$out/root" && make install DESTDIR="$out/root" PREFIX=/opt/memlord >"$why" 2>&1 &&
     make uninstall DESTDIR="$out/root" PREFIX=/opt/memlord >"$why" 2>&1 &&
     make uninstall DESTDIR="$out/root" PREFIX=/opt/memlord >>"$why" 2>&1 &&
-    find "$out/root" ! -type d -o -path '*/memlord/*memlord' >>"$why" && [ ! -s "$why" ]
+    (cd "$out/root" && find . ! -type d -o -path '*/memlord/*memlord') >>"$why" && [ ! -s "$why" ]
 verdict $? 'and nothing of ours, nor does it fail where nothing is installed'
 
 # By somebody who owns the tree, and nothing else.
