@@ -14,8 +14,8 @@
 
 /* -- anomalies and drops -- */
 
-/* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
-   first, then mistakes of the host, then detail that was lost. */
+/* The statistics that are anomalies and drops, the heaviest first. Those that make totals too low
+   come first, then mistakes of the host, then detail that was lost. */
 #define MLI_ANOMALIES_SAID 6 /* the most anomalies of a device that a sentence has */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
@@ -50,7 +50,8 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
     }
     return NULL;
 }
-/* Writes an anomaly as in "unknown_frees 1". `i` is the index after that of its column. */
+/* Writes an anomaly, as in "unknown_frees 1". `i` is 1 more than the anomaly's index in
+   mli_anomaly_columns. */
 static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
     mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
              v);
@@ -75,14 +76,14 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. With
-   the head of its kind a part is a sentence of at most 25 words, where a name counts as one. A part
-   is composed in r->part_text, and then each format writes it in its own way. Only
-   MLI_FIRST_DEVICES parts of a kind are written. */
+/* -- the verdicts -- A verdict has a kind, and a part for each device that it is about. The head of
+   the kind and one part are a sentence of at most 25 words, where a name counts as one. A part is
+   composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
+   parts of a kind are written. */
 
 /* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
-   how bad it is. The bad kinds come first and the odd ones last. Anomalies that lost bytes are bad:
-   see mli_verdicts_write. */
+   how bad it is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
+   mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -111,19 +112,19 @@ enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 typedef struct mli_verdict_writer {
     mli_report *r;
     int json, kind;  /* json: 1 for JSON, 0 for TEXT; kind: the kind that is being written */
-    int lost;        /* 1: some anomalies lost bytes */
+    int lost;        /* 1: some anomalies lost bytes, so that totals are too low */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     size_t sentences;   /* TEXT: how many sentences there were so far */
-    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after
-                           the last, from 0 */
+    size_t first, last; /* TEXT: the number of the first sentence to write, and of the one after the
+                           last; the first of all is 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
 } mli_verdict_writer;
 
-/* Begins a part of `bytes`. Returns where its text goes. If the kind has enough parts, adds the
-   bytes to those that are left out, and returns NULL. */
+/* Begins a verdict's part that is about `bytes`. Returns the output for its text. If the kind has
+   enough parts, adds the bytes to those that are left out, and returns NULL. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -136,13 +137,13 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind. The head of the leaks ends with the mark, as in "leaks since mark
-   1". */
+/* Writes the head of a kind of verdict. The head of the leaks ends with the mark, as in "leaks
+   since mark 1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
 }
-/* Writes composed text in a JSON string. The names in the text are escaped already. Adds the
+/* Writes a part's text in a JSON string. The names in the text are escaped already. Adds the
    escapes of JSON, and those that keep a name from ending the page's script element. */
 static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
     for (; *text; text++) {
@@ -191,7 +192,7 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_put_str(o, w->r->part_text);
     mli_put_str(o, "\n");
 }
-/* Ends a kind: writes how many parts were left out, and how many bytes they have. */
+/* Ends a kind of verdict: writes how many of its parts were left out, and their bytes. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
     mli_out *o = w->r->o;
@@ -241,8 +242,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* mapped files are included, because the limit
-                                                   counts them */
+        for (dev = 1; dev <= r->devices; dev++) /* includes mapped files, because the limit counts
+                                                   them */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
         mli_putf(o, "%jo of %jo", live, line->limit);
@@ -251,7 +252,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        /* passes 0, because the bytes of an account are among those of its device */
+        /* passes 0 bytes, because those of an account are among its device's */
         if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
@@ -259,8 +260,9 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
-/* Writes who holds a physical device: the largest other process, or all other processes if it is
-   not known, then the largest tag. Leaves out other processes that hold less than this ledger. */
+/* Writes who holds most of a physical device: the largest other process, or all other processes
+   together if the largest is not known, and then the largest tag. Leaves out other processes that
+   hold less than this ledger. */
 static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
     const memlord_capacity sample = mli_phys_sample_of(line->phys);
     mli_out *o = &w->part;
@@ -323,13 +325,14 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns 1 if a device has less than a quarter of its peak by now, as at the end of a program. Who
-   holds the rest tells little then. */
+/* Returns 1 if less than a quarter of a device's peak is still live, as at the end of a program.
+   Who holds the rest tells little then. */
 static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns what grows fastest of a device by a book, or NULL. */
+/* Returns the fastest growing tag or site (as `book` says) of a device, or the device itself, or
+   NULL if it does not grow. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -380,8 +383,8 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
-   only holder, is no arena, and no tag was ever used. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. If it is the only holder,
+   is no arena, and no tag was ever used, it is not. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
@@ -410,7 +413,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     site = mli_holder_site(&sites);
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
-        site = NULL; /* the tag part names the arena already */
+        site = NULL; /* leaves out the site, because the arena is already written in place of the
+                        tag */
     if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
     if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
@@ -480,9 +484,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does what mli_anomaly_next does, but leaves out the invocations and snapshots that are no
-   longer kept, because these lists are bounded and that is no fault. With dev 0 returns only what
-   no device has counted. */
+/* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
+   kept, because the bounds of these lists are no fault. If dev is 0, returns only what no device
+   has counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;

@@ -15,7 +15,8 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
         r->result = MEMLORD_E_NOMEM;
         return;
     }
-    for (i = r->row_count; i-- > 1;) { /* backwards, so that the oldest stack comes first */
+    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
+                                          its site's list */
         site = mli_stack_row_at(r->lord, i)->site;
         if (!site || site > r->site_rows) continue; /* the site was added since the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
@@ -40,7 +41,8 @@ static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t nod
     }
     return NULL;
 }
-/* Adds the numbers of a stack to those of its function. */
+/* Adds the numbers of a stack to those of `site`, the function of the program that called the
+   library. */
 static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
                                     const memlord_stack_stat *s) {
     mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;

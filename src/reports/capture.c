@@ -31,7 +31,8 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* as the row counts allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* scales as the row of the
+                                                                        stack scales its allocs */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -125,10 +126,11 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* not for a device that was added after the
-                                                         capture began */
-    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* a pending block is freed
-                                                                            already */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* leaves out a device that was added after
+                                                         the capture began */
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* leaves out pending
+                                                                            blocks, because the host
+                                                                            has freed them */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
         mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
@@ -143,8 +145,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
 
 /* -- the lifetimes of blocks that begin and end in the event ring -- */
 
-typedef struct mli_lifetime_span { /* a slot of a table with open addressing */
-    uint64_t key;   /* made of the block's storage and type; 0 if the slot is vacant */
+typedef struct mli_lifetime_span { /* a slot of a hash table of blocks, with open addressing */
+    uint64_t key;   /* the block's storage, with its device type in the top bits; 0 if the slot is
+                       vacant */
     uint64_t stamp; /* when the block began; 0 if it has ended */
 } mli_lifetime_span;
 
@@ -176,8 +179,8 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so at most 80 % of the slots
-                                                                     are used */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80 % of the slots are
+                                                                     then used */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -226,8 +229,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
-   process, and those of other processes. The bytes by which the ledger's devices have grown since
-   the sample count as used, and as bytes of this process. */
+   process, and those of other processes. Bytes by which the ledger has grown since the sample of
+   the capacity count as used, and as this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -286,7 +289,7 @@ static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
-/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest rows.
+/* Captures each tag on each device once, for all lists of tags, and lists the MLI_TOP_TAGS largest.
    Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
@@ -361,7 +364,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Lists the largest sites. The balance of each arena counts as one more site. */
+/* Lists the largest sites. The bytes of each arena count as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -383,7 +386,7 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
-/* Lists the largest stacks, in the order of their keys: see mli_stack_line. */
+/* Lists the largest stacks, in the order of their keys, which mli_stack_line explains. */
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
@@ -401,7 +404,7 @@ static void mli_report_stacks(mli_report *r) {
         uint64_t first;
         line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
-            continue; /* a reset came after the row was counted */
+            continue; /* the stack has no numbers, because a reset came meanwhile */
         line.node = mli_stack_row_at(r->lord, i)->node;
         first = r->by_peak ? line.held : line.stat.live_bytes;
         line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;

@@ -54,8 +54,8 @@ MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
-    x->stacks = mli_stack_rows(x->lord) - 1; /* comes first, so that the nodes of all these stacks
-                                                have numbers */
+    x->stacks = mli_stack_rows(x->lord) - 1; /* reads the number of stacks first, so that the nodes
+                                                of all these stacks have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
@@ -67,7 +67,8 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
-/* The frames that are no place of code, by kind. A function without a name is of the first kind. */
+/* The names of the frames that are no place of code, by MLI_FRAME_... A function without a name has
+   the first of these names. */
 static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)",
                                               "(others)"};
 
@@ -184,7 +185,8 @@ MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *w
         x->r->result = MEMLORD_E_NOMEM;
 }
 
-/* Calls put for a part of an arena, and returns the address after it. */
+/* Calls put for the bytes of one tag in an arena, as a block at address `at`, and returns the
+   address after it. */
 static MLI_COLD uint64_t mli_arena_block(mli_export *x, uint32_t dev, uint32_t tag, uint64_t at,
                                          uint64_t bytes, mli_block_fn put, void *writer) {
     mli_live_block b = mli_live_block_make(x, dev, at, bytes, (uint64_t)tag << 20);
@@ -204,7 +206,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* the tag got bytes since the capture */
+            if (bytes > left) bytes = left; /* keeps the sum of the capture, if the tag got bytes
+                                               since then */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -234,7 +237,7 @@ typedef struct mli_part_walk {
     mli_part_fn put;
     void *writer;
     const mli_live_block *whole;
-    uint64_t beside; /* the block's bytes that no part has yet */
+    uint64_t beside; /* how many of the block's bytes no part has had so far */
 } mli_part_walk;
 /* Writes a part. Stops at a part with more bytes than are left, because such a part belongs to
    another block, which has begun at that storage since. */

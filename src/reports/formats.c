@@ -13,7 +13,7 @@ typedef struct mli_writer {
                                      (mli_report.whole) */
 } mli_writer;
 
-/* The row of each format in the table mli_writers. */
+/* The entry of each format in the table mli_writers. */
 #define MLI_WRITER_TEXT {mli_text, 1}
 #define MLI_WRITER_JSON {mli_json, 1}
 #define MLI_WRITER_NONE {NULL, 0}

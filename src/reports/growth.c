@@ -1,7 +1,8 @@
 #include "reports/growth.h"
 #include "services/stats.h"
 
-/* Raises the highest number of bytes of a tag or a site, and keeps the list in order. */
+/* Raises the highest number of bytes of a tag or a site if this snapshot has more, and keeps the
+   list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -45,14 +46,15 @@ MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, cons
     return n < MLI_HOLDERS ? 0 : UINT64_MAX;
 }
 
-/* The sums over the snapshots from one to the last. Times are in minutes and bytes are differences,
-   both from the last snapshot, so that the sums keep their digits. */
+/* The sums of least squares over the snapshots from some snapshot to the last one. Times (t) are in
+   minutes and bytes (y) are differences, both from the last snapshot, so that the sums keep their
+   digits. */
 typedef struct mli_line_sums {
     double n, t, y, tt, ty, yy;
 } mli_line_sums;
 
-/* Adds a snapshot to the sums. Returns the slope of the line, in bytes a minute, and sets *fit to
-   its R2. */
+/* Adds a snapshot at time t with y bytes to the sums. Returns the slope of the line that fits them,
+   in bytes a minute, and sets *fit to its R2. */
 static MLI_COLD double mli_line_add(mli_line_sums *s, double t, double y, double *fit) {
     double over, within, across;
     s->n += 1;
@@ -71,7 +73,7 @@ static MLI_COLD double mli_line_add(mli_line_sums *s, double t, double y, double
 static double mli_series_minutes(const mli_series_list *list, uint32_t i) {
     return (double)(list->snapshot[list->snapshots - 1]->time - list->snapshot[i]->time) / 6e10;
 }
-/* Returns 1 if a series had fewer than `bytes` in all snapshots before one. */
+/* Returns 1 if a series had at most `bytes` in all snapshots before number `end`. */
 static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_series *s,
                                      uint32_t end, double bytes) {
     uint32_t i;
@@ -81,13 +83,13 @@ static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_seri
     }
     return 1;
 }
-/* Returns 1 if a line is one by which a series grows. `age` is how many minutes ago it began,
+/* Returns 1 if a line rises enough to count as growth. `age` is how many minutes ago it began,
    `late` the slope of its second half. */
 static MLI_COLD int mli_line_grows(double age, double slope, double late, uint64_t capacity) {
     if (slope <= 0 || late < slope / 2) return 0;
     return slope >= 1048576 || (capacity && slope * age >= (double)capacity / 100);
 }
-/* Finds the line by which a series grows. */
+/* Looks for the line by which a series grows, and stores it in the series. */
 static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
                                      uint64_t capacity) {
     const uint32_t last = list->snapshots - 1;

@@ -7,8 +7,8 @@
 
 #if !defined(MEMLORD_NO_PAGE)
 
-/* Writes a part of the page from an array of literals. `all` is the bytes of the array, `size`
-   those of one element. */
+/* Writes a part of the page from an array of string literals. `all` is the size of the array in
+   bytes, `size` that of one element. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);

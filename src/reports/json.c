@@ -28,16 +28,17 @@
 typedef struct mli_json_writer {
     mli_report *r;
     int brief;        /* 1: the members that the HTML page does not read are left out */
-    uint64_t last[2]; /* in a brief report: the ns and the storage of the last event */
-    uint32_t *frame;  /* by number of a frame of the ledger: its number in the list "frames", from
-                         1; NULL if no stacks are listed */
+    uint64_t last[2]; /* in a brief report: the time in ns and the storage of the event written
+                         last */
+    uint32_t *frame;  /* by the ledger's number of a frame: the frame's number in the list "frames",
+                         from 1; NULL if no stacks are listed */
     uint32_t frames;  /* how many frames the ledger has */
 } mli_json_writer;
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
     mli_jsonf(o, ",%s:%ju", name, v);
 }
-/* Writes a rate, given in billionths. */
+/* Writes a rate that is given in billionths. UINT64_MAX means a rate that is not known. */
 static MLI_COLD void mli_json_rate(mli_out *o, const char *name, uint64_t rate) {
     mli_jsonf(o, rate == UINT64_MAX ? ",%s:null" : ",%s:", name);
     if (rate != UINT64_MAX) mli_put_fixed(o, rate, 9);
@@ -126,7 +127,7 @@ static void mli_json_devices(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Ends the list of devices, and begins the list of the other processes. */
+/* Ends a physical device's list of devices, and begins its list of other processes. */
 static void mli_json_others(mli_report *r, mli_phys *phys) {
     const memlord_capacity sample = mli_phys_sample_of(phys);
     size_t i;
@@ -153,8 +154,8 @@ static void mli_json_phys_all(mli_report *r) {
                   line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
                   line->process,
                   line->others, line->age, line->limit, line->held);
-        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes are in the
-                                                   capacity */
+        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes the capacity
+                                                   counts */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -205,8 +206,8 @@ static void mli_json_tags(mli_report *r) {
 /* -- JSON: stacks -- A frame of a stack is an index into "frames", and the module of a frame is an
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
-/* Writes the functions at a return address, if there are several, and whether the one that stands
-   for the address is in a library. */
+/* If several functions are inlined at a return address, writes them. Also writes whether the one
+   that the site shows is in a standard library. */
 static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(r->lord, site);
     uint32_t i;
@@ -688,7 +689,8 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-/* Writes the strings. `used`: 1 if there are events, which alone refer to them. */
+/* Writes the strings that events refer to. `used` is 0 if there are no events, so that no string is
+   needed. */
 static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
@@ -796,7 +798,8 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* storages are text, because readers of JSON round integers beyond 2^53 */
+    mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
+                       2^53 */
               ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
               "'scope':%s,'site':%p,'name':%s,'dtype':%s",
               mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
@@ -811,8 +814,8 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
 
 #define MLI_PLAIN_BLOCKS 10
 
-/* Returns 1 if a block is one of the ten largest, or if the host has said what it is. A heap has
-   thousands of other blocks, and of these the sites tell as much. */
+/* Returns 1 if a report lists a block: if it is one of the ten largest, or if the host has said
+   what it is. A heap has thousands of other blocks, of which the sites tell as much. */
 static int mli_json_block_shown(const mli_report *r, size_t i) {
     const memlord_block_info *b = &r->block[i];
     return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||

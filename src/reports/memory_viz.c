@@ -8,31 +8,32 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the most items of a batch; the viewer passes a batch as the arguments
-                              of one call */
+#define MLI_VIZ_BATCH 1000 /* the most items of a list that are appended at once; the viewer passes
+                              them as the arguments of one call */
 #define MLI_VIZ_WORDS 128
 
-/* A tag, or the functions of a frame, in the memo of the pickle. */
+/* The numbers that a tag, or the functions of a frame, have in the memo of the pickle. */
 typedef struct mli_viz_memo {
-    uint32_t first, count; /* the number of the tag or of the innermost function, and how many
-                              numbers follow each other; a count of 0 means none */
+    uint32_t first, count; /* first: the number of the tag or of the innermost function; count: how
+                              many consecutive numbers are used, or 0 if there are none yet */
 } mli_viz_memo;
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* the last events of storages; MLI_BLOCK_OPEN: the free of the block was
-                             requested; MLI_BLOCK_DONE: its segment is written */
+    mli_last_events last; /* the last event of each storage; MLI_BLOCK_OPEN means that the free of
+                             the block was requested, MLI_BLOCK_DONE that its segment is written */
     struct {
         const char *text;
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
-    mli_viz_memo *memo;    /* by row of tags, and behind these by frame */
+    mli_viz_memo *memo;    /* the memo's numbers by the tag's row, and behind these by frame */
     uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
-    uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
-                              how many parts of a block */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
-    uint32_t only; /* the dev of the events that are being written */
+    uint64_t items, parts; /* items: how many segments, or events of a device, are written so far;
+                              parts: how many parts of the block */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by the ledger's number of a device: its number in
+                                                the format */
+    uint32_t only; /* the device whose events are being written */
 } mli_viz_writer;
 
 static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
@@ -85,9 +86,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is a
-   uint64_t and %s a string. Any other character is an operation: see mli_viz_code. Requires: `form`
-   is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
+/* Writes what `form` says. A run of letters and _ is a word, which goes through the memo. %ju is a
+   uint64_t and %s a string. Any other character is an operation, which mli_viz_code explains.
+   Requires: `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -119,8 +120,8 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Gives an entry `count` numbers of the memo, and returns 0. Returns 1 if it has numbers: then the
-   caller does not write the items again. */
+/* Gives a tag or frame `count` numbers of the memo, and returns 0. Returns 1 if it has numbers
+   already, so that the caller does not write it again. */
 static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) {
     if (memo->count) return 1;
     memo->first = w->numbers;
@@ -135,7 +136,8 @@ static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the functions of a frame, from item n of a list on. Returns the number of items. */
+/* Writes the functions of a frame into a list that has n items. Returns the number of items that
+   the list has then. */
 static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32_t n) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     mli_viz_memo *memo = &w->memo[w->x.tags + frame];
@@ -152,7 +154,7 @@ static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32
     }
     return n + memo->count;
 }
-/* Writes the stack of a block. If the block has no site, its stack begins with a scope. */
+/* Writes the frames of a block's stack. If the block has no site, its stack begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
@@ -218,8 +220,8 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
     mli_viz(w, "}+}");
 }
 
-/* Writes a live block. If the ring has events of the block's storage, the last of them counts, and
-   not the map, because the map was read a moment later. */
+/* Writes a live block. If the ring has events of the block's storage, writes the block as the last
+   of them left it, and not as in the map, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -300,7 +302,7 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Numbers the devices. Returns how many lists of events the numbers need. */
+/* Gives the devices their numbers in the format. Returns how many lists of events these need. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;

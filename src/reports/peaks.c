@@ -11,32 +11,33 @@
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* The bytes of a site at the peak, or those that no site of the list has. */
+/* A part of a device's peak: the bytes of one of its largest sites, or the bytes of all other
+   sites. */
 typedef struct mli_peak_part {
-    uint32_t site;  /* the row of the site, or 0 for no site of the list */
+    uint32_t site;  /* the number of the site on the device; 0 for the bytes of other sites */
     uint64_t bytes; /* all bytes of the part */
     uint64_t given; /* the bytes that stacks have got so far */
-    double stacks;  /* the sum of what the stacks of the part held */
-    double upto;    /* the part of that sum whose stacks have got their bytes */
-    double scale;   /* what a stack gets for each byte that it held */
+    double stacks;  /* the sum of the bytes that the part's stacks held at the peak */
+    double upto;    /* the bytes held by those of these stacks that have got their bytes */
+    double scale;   /* how many bytes a stack gets for each byte that it held */
 } mli_peak_part;
 typedef struct mli_peak {
     mli_export *x;
     mli_block_fn put;
     void *writer;
     uint32_t dev;
-    uint32_t rest; /* the frame of bytes that neither a site of the list nor a stack has */
-    mli_peak_part part[MLI_HOLDERS + 1]; /* the sites of the list; the last part has the other
-                                            bytes */
+    uint32_t rest; /* the frame that stands for bytes of neither a listed site nor a stack */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
+                                            has the bytes of all other sites */
 } mli_peak;
 
-/* Returns the part of a device's peak that has the bytes of a row of sites. */
+/* Returns the part of a device's peak that the bytes of a site belong to. */
 static mli_peak_part *mli_peak_part_of(mli_peak *p, uint32_t site) {
     uint32_t i = 0;
     while (i < MLI_HOLDERS && !(site && p->part[i].site == site)) i++;
     return &p->part[i];
 }
-/* Finds the rows of the sites that held the device. */
+/* Fills in the parts of the sites that held most of the device at its peak. */
 static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
     memlord *lord = p->x->lord;
     uint32_t row;
@@ -58,19 +59,20 @@ static MLI_COLD void mli_peak_put(const mli_peak *p, mli_live_block b, uint64_t 
     b.bytes = bytes;
     if (bytes) p->put(p->writer, &b);
 }
-/* Adds what a stack held to its part. */
+/* Adds the bytes that a stack held at the peak to the sum of its part. */
 static void mli_peak_count(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part_of(p, row->site)->stacks += (double)mli_u64_load(&row->held);
 }
-/* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, and not each number, so
-   that rounding leaves no bytes over. */
+/* Gives a stack its share of its part's bytes. Rounds the sum of all stacks so far, and not each
+   share, so that rounding leaves no bytes over. */
 static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part *part = mli_peak_part_of(p, row->site);
     mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, row->site);
     uint64_t upto;
     part->upto += (double)mli_u64_load(&row->held);
     upto = (uint64_t)(part->upto * part->scale + 0.5);
-    if (upto > part->bytes) upto = part->bytes; /* which happens if a new peak came meanwhile */
+    if (upto > part->bytes) upto = part->bytes; /* the sum may be too high if a new peak came
+                                                   meanwhile */
     b.node = row->node;
     mli_peak_put(p, b, upto - part->given);
     part->given = upto;
@@ -83,7 +85,7 @@ static MLI_COLD void mli_peak_stacks(mli_peak *p,
         if (row->dev == p->dev) fn(p, row);
     }
 }
-/* Decides how much the stacks of each part get. */
+/* Computes how many bytes the stacks of each part get for each byte that they held. */
 static MLI_COLD void mli_peak_scale(mli_peak *p) {
     const int sampled = mli_stacks_sampled(p->x->lord);
     uint32_t i;

@@ -20,14 +20,14 @@
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* the name of a part, which is the innermost frame; NULL if the line is of no
-                         part */
+    const char *part; /* the name of the block's part that the line is for, which is the innermost
+                         frame; NULL if the line is for no part */
     uint64_t bytes;
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
-    const char *measure; /* the text after the name of the device that says what the bytes are; ""
-                            for live bytes */
+    const char *measure; /* the text after the device's name that says what the bytes are, such as "
+                            (peak)"; "" for live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -124,7 +124,7 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores the heap, with its largest line at the root, after line i got too small for its
+/* Restores the heap, whose root is the largest line, after line i has become too small for its
    place. */
 static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
                                      size_t i) {
@@ -185,7 +185,7 @@ static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
     mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-/* The three functions below fill the table. */
+/* The functions mli_folded_add_... fill the table. */
 static MLI_COLD void mli_folded_add_live(mli_folded_writer *w) {
     w->groups.writer = w;
     w->groups.put = mli_folded_group;
@@ -311,8 +311,7 @@ static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_put_utf8(w->x.o, text, "");
     return w->strings++;
 }
-/* Writes a message of n numbers as a field. The numbers are fields 1 to n of the message; a number
-   of 0 is left out. */
+/* Writes, as a field, a message whose fields 1 to n are numbers. Leaves out a number of 0. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[80];
     mli_out m;
@@ -329,9 +328,9 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
-/* Writes a sample with the values of a pair: the number of allocations or of live blocks as `first`
-   and their bytes as `second`, or the bytes at the peak as `first`. `part` is the number of the
-   string that names a part, or 0 if the sample is of no part. */
+/* Writes a sample with the values of a pair (MLI_PAIR_...): the number of allocations or of live
+   blocks as `first` and their bytes as `second`, or the bytes at the peak as `first`. `part` is the
+   number of the string that names a block's part, or 0. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned pair, uint64_t first,
                                       uint64_t second) {
@@ -366,7 +365,7 @@ static void mli_pprof_held(void *writer, const mli_live_block *b) {
     mli_pprof_sample((const mli_export *)writer, b, 0, MLI_PAIR_PEAK, b->bytes, 0);
 }
 
-/* Writes a function under the next number, and adds a line of it to a location. */
+/* Writes a function under the next number, and adds it as a line to a location. */
 static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
                                         const mli_frame_name *f) {
     uint64_t function[] = {++w->functions, 0, 0, 0};
@@ -506,22 +505,23 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated.
-   The last number is there twice, once for each of the two walks that write live blocks. */
+/* The sums of a trace: its allocations, its live blocks, and in `older` how many of these no call
+   allocated. `older` is there twice, once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the traces of blocks in scopes; `bytes` of a group is the number of its
-                          trace, or 0 until that is written */
-    mli_heap_sum *sum; /* by trace */
-    uint64_t traces, infos;  /* how many of each were written */
-    uint64_t calls, held;    /* allocations that are still to be written; bytes that are allocated
-                                at this point */
-    uint64_t gone, gone_end; /* the first and the last info of the bytes that are no longer live:
-                                see mli_heap_gone */
+    mli_groups groups; /* the blocks in scopes, by trace; `bytes` of a group is the number of its
+                          trace, or 0 until the trace is written */
+    mli_heap_sum *sum; /* the sums of each trace */
+    uint64_t traces, infos;  /* how many traces and allocation descriptions ("a" lines) are
+                                written */
+    uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
+                                that are allocated at this point of the file */
+    uint64_t gone, gone_end; /* the first and the last description of the bytes that were live at
+                                the peak and are no longer */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -530,7 +530,7 @@ static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
         mli_put_hex_short(o, *v++);
     }
 }
-/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
+/* Writes a line "mode a b ..." with the n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
     mli_put_str(o, mode);
     mli_heap_words(o, v, n);
@@ -605,7 +605,7 @@ static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
 }
-/* Adds bytes that no call allocated. */
+/* Adds bytes that no call allocated, as a free of a negative number of bytes. */
 static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
@@ -649,7 +649,7 @@ static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uin
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
-/* Turns the sums of a trace into the sums of its freed allocations. */
+/* Turns the sums of a trace's allocations into the sums of those that were freed. */
 static void mli_heap_settle_one(mli_heap_sum *sum) {
     if (sum->live > sum->allocs) {
         sum->older[0] = sum->older[1] = sum->live - sum->allocs;
@@ -667,7 +667,7 @@ static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     sum->bytes = sum->bytes / sum->allocs * n;
     sum->allocs = n;
 }
-/* Turns the sums of all traces into the sums of their freed allocations, and counts the calls. */
+/* Turns the sums of each trace's allocations into those of the freed ones, and counts the calls. */
 static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
     const uint32_t n = mli_heap_traces_count(&w->x);
     uint64_t freed = 0, calls = 0;
@@ -755,7 +755,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
-    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 has no bytes */
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* writes description 0, which has no bytes */
     mli_share_blocks_each(&w->shares, mli_heap_count, w);
     mli_allocs_each(&w->shares, mli_heap_allocs, w);
     mli_heap_settle(w);

@@ -20,7 +20,7 @@ static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
             break;
     return &table[at];
 }
-/* Makes room for one more entry. Returns 0 if there is no memory. */
+/* Makes room in the table for one more entry. Returns 0 if there is no memory. */
 static MLI_COLD int mli_portions_grow(mli_shares *t) {
     const size_t cap = t->cap ? t->cap * 2 : 1024;
     mli_portion *table;
@@ -74,7 +74,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
-/* Adds the allocs that each stack has counted to the share of that stack. */
+/* Adds the allocs that each stack has counted to the stack's share. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
@@ -91,8 +91,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)sum.alloc_bytes - (double)sum.picked_bytes;
     }
 }
-/* Adds the wholes of allocs: one for each site, one for each device, and one for the allocs of each
-   device that have no site. */
+/* Adds an entry for the allocs of each site, for those of each device, and for those of each device
+   that have no site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -121,7 +121,7 @@ static MLI_COLD void mli_portions_sites(mli_shares *t) {
 static mli_portion *mli_portion_next(const mli_shares *t, const mli_portion *s) {
     return s->next ? &t->at[s->next - 1] : NULL;
 }
-/* Returns the entry of a frame and a stack among the allocs on the device of `s`. */
+/* Returns the entry for the allocs of a frame and a stack on the device of `s`. */
 static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, uint32_t frame,
                                      uint32_t node) {
     mli_portion key = *s;
@@ -131,7 +131,8 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
+/* Returns the weight by which a share takes part in its whole: its `rest` or, if `all` is 1, its
+   `value`. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -143,8 +144,8 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
     return sum;
 }
 /* Divides a number of blocks (m is 0) or bytes (m is 1) among the shares of a whole, by their
-   weights. Adds the results to the shares' values or, with `all`, replaces the values by them. A
-   share that gets no block is to get no bytes. */
+   weights. Adds the results to the shares' values or, if `all` is 1, replaces the values. A share
+   that gets no blocks then gets no bytes either. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -180,8 +181,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to the device. They may not do so, because a realloc at
-   another site counts the bytes of its block there again. */
+/* Makes the allocs of a device's sites add up to those of the device. They may not add up, because
+   a realloc at another site counts the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -198,8 +199,8 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole. Adds the live blocks of each site up in the rest of its
-   allocs. */
+/* If `s` is a share of a stack, adds it to the list of its whole. If `s` is the live blocks of a
+   site, tag and scope, adds them to the `rest` of the site's allocs. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -217,7 +218,7 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* mli_portion_live_off takes the live blocks of a portion off the allocs of its site, so that only
+/* mli_portion_live_off takes the live blocks of an entry off the allocs of its site, so that only
    the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
    again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
@@ -235,8 +236,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Makes 0 of numbers below 0. The numbers of freed blocks are differences, so some are below 0.
-   Makes 0 of the rest of a stack without a picked block. */
+/* Sets numbers below 0 to 0. The numbers of freed blocks are differences, so some are below 0. Also
+   sets the `rest` of a stack without a picked block to 0. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -246,16 +247,16 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides `number` of the `left` that a whole still has among its stacks. The remainder stays with
-   the whole. If the stacks already have more than the whole, divides all of the whole among
-   them. */
+/* Divides `number` among the stacks of a whole that still has `left` to divide. The remainder stays
+   with the whole. If the stacks already have more than the whole (left < 0), divides all of the
+   whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole among its stacks. Blocks that no stack gets stay with the whole, with their
+/* Divides a whole among its stacks. The whole keeps the blocks that no stack gets, with their
    bytes. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;

@@ -25,7 +25,7 @@
 #include "reports/growth.h"
 #include "reports/leaks.h"
 
-#define MLI_TEXT_BAR 48 /* columns of the bar of live bytes */
+#define MLI_TEXT_BAR 48 /* the number of columns of the bar of live bytes */
 
 /* The most lines of each list on the first screen. */
 enum {
@@ -35,18 +35,19 @@ enum {
     MLI_FIRST_STACKS = 5,
     MLI_FIRST_BLOCKS = 2
 };
-#define MLI_TEXT_FRAMES 5      /* the most frames of a stack */
-#define MLI_TEXT_CALLERS 3     /* the most functions that called a library at a site */
-#define MLI_TEXT_LEAKS 20      /* the most sites of leaks */
-#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
+#define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
+#define MLI_TEXT_CALLERS 3     /* the most callers of a standard library that are shown for a
+                                  site */
+#define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
+#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
-/* Writes "... and 1 more tag" or "... and 2 more tags": how many things a list leaves out. `one` is
-   the word for one of them. */
+/* Writes how many things a list leaves out, as "... and 1 more tag" or "... and 2 more tags". `one`
+   is the singular of their name. */
 static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
     mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
 }
@@ -104,9 +105,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peaks added up)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
-   whose times fall into the column. If there is no such snapshot, it shows the live bytes of the
-   last snapshot before the column. */
+/* Returns the height of the bar at a column, from 0 to 7. The height shows the most live bytes
+   among the snapshots whose times fall into the column. If there is no such snapshot, it shows the
+   live bytes of the last snapshot before the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -193,9 +194,9 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the functions of a frame, the innermost first, but MLI_TEXT_FRAMES of a stack at most.
-   Leaves out those of standard libraries. Returns how many functions of the stack are written, or
-   MLI_TEXT_FRAMES + 1 if there are more. */
+/* Writes the functions of a frame, the innermost first. Leaves out those of standard libraries, and
+   those after MLI_TEXT_FRAMES functions of the stack. `shown` of the stack are written already.
+   Returns that number with those of this frame, or MLI_TEXT_FRAMES + 1 if there are more. */
 static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
     const memlord_site *site = mli_site_display(r->lord, frame);
     const mli_functions *all = mli_site_functions(r->lord, site);
@@ -229,8 +230,8 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks, in the order of mli_stack_line. If stacks are samples, adds a column
-   for the standard error of their live bytes. */
+/* Writes the largest stacks, in the order that mli_stack_line explains. If stacks are samples, adds
+   a column for the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->by_peak ? r->stack_rest_held : r->stack_rest.live_bytes, cut;
@@ -334,8 +335,8 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* success_rate is known, so the
-                                                                       line has begun */
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* the line has begun, because
+                                                                       success_rate is known here */
     if (shown) mli_put_str(r->o, "\n");
 }
 
@@ -390,7 +391,7 @@ static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
     mli_put_shape(o, meta, "x");
 }
 
-/* Writes the first parts of a block, below its line. */
+/* Writes the first parts of a block below the block's line. */
 static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
     uint64_t count, bytes;
     size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
@@ -498,7 +499,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing has a tag */
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* leaves out the tags, because nothing has a
+                                                        tag */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
                                    : "at the peak of %i, with %jo",
@@ -507,8 +509,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups
-   of equal blocks below it. */
+/* Writes the line of a site with leaks. If its blocks differ in tag, scope or device, also writes
+   the largest groups of equal blocks below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -661,14 +663,15 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
 #define MLI_TEXT_INDENT 8
 
 typedef struct mli_wrap {
-    mli_out to;               /* where the broken lines go */
+    mli_out to;               /* the output for the broken lines */
     char buf[1024];           /* the buffer of `to` */
-    size_t column, blanks;    /* the columns of the line so far; the blanks after them */
-    size_t used, wide;        /* the bytes and the columns of the word that has begun */
+    size_t column, blanks;    /* column: how many columns the line has so far; blanks: how many
+                                 blanks follow them */
+    size_t used, wide;        /* the bytes and the columns of the word that is being collected */
     char word[4 * MLI_TEXT_COLUMNS];
 } mli_wrap;
 
-/* Writes the word that has begun, on the next line if this one has no room for it. */
+/* Writes the collected word, on the next line if this one has no room for it. */
 static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     if (!w->used) return;
     if (w->column && w->column + w->blanks + w->wide > MLI_TEXT_COLUMNS) {
@@ -681,12 +684,13 @@ static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     mli_put(&w->to, w->word, w->used);
     w->used = w->wide = 0;
 }
-/* Breaks long lines: a memlord_write_fn. A word that is wider than a line is broken, too. */
+/* A memlord_write_fn that breaks long lines. A word that is wider than a line is broken, too. */
 static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;
     for (; at < end; at++) {
-        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* of UTF-8: a column begins */
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* 1: this byte begins a character
+                                                                   of UTF-8, and so a column */
         if (*at == ' ' || *at == '\n' ||
             (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
             w->used == sizeof w->word)

@@ -36,17 +36,17 @@
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* by row of tags: the live bytes of the tag; behind these, by dev: the bytes
-                       without a tag */
-    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; the live bytes
-       now. */
+    int64_t *level; /* the live bytes of each tag, by its row; behind these, by the device's number,
+                       the bytes without a tag */
+    /* By the device's number: the time in ns when the next sample is due; the live bytes of the
+       last sample; the live bytes now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
-    unsigned char *depth; /* by number of a thread: how many of its scopes are open */
+    unsigned char *depth; /* how many scopes of each thread are open, by the thread's number */
     uint32_t threads;     /* how many entries `depth` has */
 } mli_trace_writer;
 
-/* Writes the begin of an event, up to its name. */
+/* Writes the beginning of an event, up to its name. */
 static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint64_t ns,
                                     uint32_t thread) {
     mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
@@ -54,8 +54,8 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it. Cuts it only
-   where a character begins. */
+/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it, but never
+   inside a character. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -67,7 +67,7 @@ static MLI_COLD void mli_trace_pair(const mli_export *x, const char *key, const 
     mli_jsonf(x->o, ",%s:", key);
     mli_trace_text(x, text);
 }
-/* Writes the begin of an event that is named after a device, up to its arguments. */
+/* Writes the beginning of an event that is named after a device, up to its arguments. */
 static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, uint64_t ns,
                                       uint32_t thread, uint32_t dev, const char *what) {
     mli_trace_open(x, phase, ns, thread);
@@ -205,8 +205,8 @@ static MLI_COLD void mli_trace_block(mli_trace_writer *w, const mli_export_event
     mli_trace_close(&w->x);
 }
 
-/* Writes the begin or the end of a scope. w->depth counts the open scopes of each thread, so that
-   an end whose begin is not in the ring is left out. */
+/* Writes the event that begins or ends a scope. w->depth counts the open scopes of each thread, so
+   that an end whose begin is not in the ring is left out. */
 static MLI_COLD void mli_trace_scope(mli_trace_writer *w, const mli_export_event *e) {
     const uint32_t id = e->of.scope;
     const mli_scope_record *scope = id ? mli_scope_record_at(w->x.lord, id) : NULL;
@@ -233,8 +233,8 @@ static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
     mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
 }
 
-/* Sets the levels to those at the start of the ring, which are those of the report less all that
-   the ring adds. */
+/* Sets w->level to the live bytes at the start of the ring: those of the report less all that the
+   ring's events add. */
 static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     uint32_t i;
     for (i = 1; i <= w->x.devices; i++) {
