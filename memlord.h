@@ -3542,7 +3542,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #else
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
-#include <poll.h>     /* poll, which waits for stalls for memory */
+#include <poll.h>     /* poll, which tells when tasks wait for memory */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
 #include <sched.h>    /* sched_yield */
 #include <signal.h>   /* SIGXFSZ, SIGPIPE */
@@ -3988,7 +3988,7 @@ MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap) {
 }
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void) {
     int before = 0;
-#if defined(PTHREAD_CANCEL_DISABLE) /* Android has none */
+#if defined(PTHREAD_CANCEL_DISABLE) /* Android has no cancellation */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 #endif
     return before;
@@ -4881,7 +4881,8 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = mli_loaded_at(address, &loaded) < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* for a module of dlmopen no more is known */
+    out->loaded = out->path = loaded.name; /* nothing more is known of a module that dlmopen has
+                                              loaded */
     out->bias = loaded.bias;
     /* glibc gives the program no name. musl gives the name it was started by, or the name of a link
        to it. */
@@ -5844,7 +5845,7 @@ struct mli_threads_state {
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
-    struct mli_thread *orphan; /* the record that threads without one of their own share */
+    struct mli_thread *orphan; /* the record that threads without a record of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
@@ -6486,7 +6487,8 @@ static int mli_code_is_control(uint32_t code) {
 }
 
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length of the sequence */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* the least code, by length of
+                                                                     its sequence */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -20228,7 +20230,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* after the copies, because their loads are acquires */
+    after = mli_u64_load(&s->count); /* read after the copies, because the loads of the copies are
+                                        acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -21979,7 +21982,8 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* before mli_dev, because that makes the device known */
+        return MEMLORD_E_UNKNOWN; /* checked before mli_dev, because mli_dev makes the device
+                                     known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, needed, reclaimed ? reclaimed : &ignored);
 }
@@ -22131,7 +22135,8 @@ typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* since Linux 3.15; hidden without _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* Linux has these locks since 3.15, but its headers hide them without
+                             _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else
@@ -22645,7 +22650,8 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* an unused phys may be used later */
+        if (phys->device.type != type) continue; /* a physical device without a device may get one
+                                                    later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -22943,8 +22949,7 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of the threads that sampled, because a forked child does not have these
-   threads. */
+/* Forgets the threads that sample, because a forked child does not have them. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -23761,7 +23766,8 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* comes here, where this thread is at no
+                                                          bell */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -24151,7 +24157,7 @@ typedef struct mli_snapshot_reader {
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
                              bytes then */
-    uint64_t arena;       /* the part of these bytes that the arena had */
+    uint64_t arena;       /* the part of `bytes` that the arena had */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -24940,7 +24946,8 @@ static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
         mli_context_record *record = mli_context_at(lord, i);
-        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* a record may never have been opened */
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* set here, because a record may never have
+                                                           been opened */
         mli_lock_set(&record->lock, take);
     }
 }
@@ -25819,7 +25826,8 @@ typedef struct mli_verify {
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
-    mli_verify_sum picked;           /* blocks with a stack; their `bytes` are weights */
+    mli_verify_sum picked;           /* blocks with a sampled stack; `bytes` is the sum of their
+                                        weights */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -34682,7 +34690,8 @@ static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
     mli_words_lock(0); /* comes first, because the code below reads and writes words */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
+                                                                    number */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed last,

@@ -166,7 +166,7 @@ struct mli_threads_state {
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
-    struct mli_thread *orphan; /* the record that threads without one of their own share */
+    struct mli_thread *orphan; /* the record that threads without a record of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };

@@ -163,7 +163,8 @@ static int mli_code_is_control(uint32_t code) {
 }
 
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length of the sequence */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* the least code, by length of
+                                                                     its sequence */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);

@@ -89,7 +89,8 @@ static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
     mli_words_lock(0); /* comes first, because the code below reads and writes words */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
+                                                                    number */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed last,

@@ -166,7 +166,8 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = mli_loaded_at(address, &loaded) < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* for a module of dlmopen no more is known */
+    out->loaded = out->path = loaded.name; /* nothing more is known of a module that dlmopen has
+                                              loaded */
     out->bias = loaded.bias;
     /* glibc gives the program no name. musl gives the name it was started by, or the name of a link
        to it. */

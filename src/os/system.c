@@ -188,7 +188,7 @@ MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap) {
 }
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void) {
     int before = 0;
-#if defined(PTHREAD_CANCEL_DISABLE) /* Android has none */
+#if defined(PTHREAD_CANCEL_DISABLE) /* Android has no cancellation */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 #endif
     return before;

@@ -202,7 +202,8 @@ static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
         mli_context_record *record = mli_context_at(lord, i);
-        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* a record may never have been opened */
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* set here, because a record may never have
+                                                           been opened */
         mli_lock_set(&record->lock, take);
     }
 }

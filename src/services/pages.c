@@ -11,7 +11,8 @@ typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* since Linux 3.15; hidden without _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* Linux has these locks since 3.15, but its headers hide them without
+                             _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else

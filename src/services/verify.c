@@ -37,7 +37,8 @@ typedef struct mli_verify {
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
-    mli_verify_sum picked;           /* blocks with a stack; their `bytes` are weights */
+    mli_verify_sum picked;           /* blocks with a sampled stack; `bytes` is the sum of their
+                                        weights */
     mli_out text;
     char line[512];
 } mli_verify;
