@@ -27928,8 +27928,8 @@ static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line
     mli_putf(o, " holds %jo", tags.at[0].bytes);
     if (tags.at[0].kind == MLI_HOLDER_NAMED) w->tag = (const char *)tags.at[0].subject;
 }
-/* Writes a verdict such as "nearly full, cuda:0: 512 MiB of 24 GiB free; process 77 serve holds
-   20 GiB; tag weights holds 3 GiB". Does so for a physical device that is 95 % full. */
+/* Writes a verdict such as "nearly full, cuda:0: 512 MiB of 24 GiB free; process 77 serve holds 20
+   GiB; tag weights holds 3 GiB", but only for a physical device that is at least 95 % full. */
 static MLI_COLD void mli_verdict_full(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->phys_count; i++) {
@@ -31429,8 +31429,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, counted from 0. After MLI_VIZ_BATCH items ends a batch, and begins the
-   next. mli_viz_list_end ends the last batch. */
+/* Begins item i of a list, counted from 0. Appends the items to the list after each MLI_VIZ_BATCH
+   of them (a batch). mli_viz_list_end appends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -33913,7 +33913,7 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 
 /* Chooses the writer of a format. Owns no state. May use the writers. Locks: none. */
 
-/* Returns 1 if a format exists and no knob leaves it out. */
+/* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
 /* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of
