@@ -456,6 +456,18 @@ ends 1 --github --budget budget.json base.json hostile.json &&
         ends 0 --github base.json placed.json && says "$out/said" '^::warning file=lib/app.c,line=7,title=Memory::')
 verdict $? '--github says it at the file and line, and no name makes another command' "$out/said"
 
+echo '{"schema": "memlord-budget/1", "tolerance": 10, "devices": {"cpu": 1}, "tags": {"kv on cpu": 1, "weights on cpu": 1},
+    "scopes": {"old": 1}, "leaks": {"bytes": 1}, "counts": {"allocs": 1}}' >"$out/tight.budget"
+edit_tags held.json base.json '
+at = lambda n, **k: dict({"site": {"file": "app.c", "function": "f", "line": n}, "device": "cpu", "tag": None, "scope": None, "count": 1, "bytes": 9}, **k)
+p["peak_holders"] = [{"device": "cuda:0", "sites": [at(1)]}, {"device": "cpu", "sites": [at(0), at(2), at(3)]}]
+p["leaks"]["by_site"] = [at(4, tag="kv", device="cuda:0"), at(5, tag="kv", scope="old"), at(6, tag="kv", scope="old")]'
+ends 1 --github --budget tight.budget held.json &&
+    sed -n 's/^::error \(file=app.c,line=[0-9]*,\)*title=Memory::over budget: \([^:]*\):.*/\2 \1/p' "$out/said" >"$out/order" &&
+    printf '%s\n' 'device cpu file=app.c,line=2,' 'tag kv on cpu file=app.c,line=5,' 'tag weights on cpu ' 'scope old file=app.c,line=5,' \
+        'leaks bytes file=app.c,line=4,' 'counts allocs ' | cmp - "$out/order" >>"$out/said" 2>&1
+verdict $? 'without a base the errors are at the site that holds most, where the profile knows the line' "$out/said"
+
 # -- peaks that are not exact --
 
 # Two threads hold 30 KiB each at one moment, with one tag. `exact`: its peaks are.

@@ -357,6 +357,19 @@ asked MEMLORD_SYMBOLS=0 ./waits 1100
 matches 'MEMLORD_SYMBOLS=0 does not' 'asked 0'
 asked MEMLORD_SYMBOLS=1 ./waits
 matches 'MEMLORD_SYMBOLS=1 does at once' 'asked 1'
+hint='MEMLORD_SYMBOLS=1 names the function and line of each place'
+preloaded stub ./waits
+said="$(echo "$said" | grep -c "$hint") times: $said"
+matches 'the report of a short process says once how to name its places' '^1 times' "^labels: $hint\$"
+preloaded alone ./waits
+matches 'not where there is no symbolize' '1009 B' "!$hint"
+preloaded stub ./bare
+matches 'nor where nothing has more names' '1009 B' "!$hint"
+preloaded stub MEMLORD_SYMBOLS=0 ./waits
+matches 'nor where the user wants none' '1009 B' "!$hint"
+preloaded stub MEMLORD_REPORT=hint.json ./waits
+said=$(cat hint.json)
+matches 'and only TEXT has it' '"labels": ?null' "!$hint"
 asked ./waits 1100 '' fork
 matches 'a child that was forked a moment ago does not' 'asked 1'
 printf '#!/bin/sh\nprintf "x\\0y"\n' >stub/symbolize

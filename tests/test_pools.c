@@ -711,12 +711,12 @@ static void every_report_with_statistics_shows_the_rates(void **state) {
     assert_int_equal(json_u64(json, "devices[1].stats.mean_bytes"), 1000);
     assert_int_equal(json_u64(json, "total.mean_bytes"), 2000);
     metrics = report_of(lord, MEMLORD_FORMAT_PROMETHEUS);
-    assert_non_null(strstr(metrics, "# TYPE memlord_hit_rate gauge\n"
-                                    "memlord_hit_rate{device=\"cuda:0\"} 0.750000000\n"));
-    assert_non_null(strstr(metrics, "\nmemlord_success_rate{device=\"cpu\"} 1.000000000\n"));
+    assert_non_null(strstr(metrics, "# TYPE memlord_hit_ratio gauge\n"
+                                    "memlord_hit_ratio{device=\"cuda:0\"} 0.750000000\n"));
+    assert_non_null(strstr(metrics, "\nmemlord_success_ratio{device=\"cpu\"} 1.000000000\n"));
     assert_non_null(strstr(metrics, "\nmemlord_mean_bytes{device=\"cpu\"} 1000\n"));
-    assert_null(strstr(metrics, "memlord_hit_rate{device=\"cpu\"}"));
-    assert_null(strstr(metrics, "recovery_rate"));
+    assert_null(strstr(metrics, "memlord_hit_ratio{device=\"cpu\"}"));
+    assert_null(strstr(metrics, "recovery_ratio"));
     free(text);
     free(json);
     free(metrics);

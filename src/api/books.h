@@ -489,12 +489,13 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* For each rate of statistics that reports show: its name, and its text. A rate is 0 to 1, or NaN
-   when nothing was counted. */
+/* For each rate of statistics that reports show: its name, its name in PROMETHEUS, and its text. A
+   rate is 0 to 1, or NaN when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
-    X(hit_rate, "requests that the pool served, of all")                                      \
-    X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
-    X(success_rate, "allocations that found memory, of all")
+    X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
+    X(recovery_rate, "recovery_ratio",                                                        \
+      "requests saved by a retry, of those that found no memory at first")                    \
+    X(success_rate, "success_ratio", "allocations that found memory, of all")
 
 /* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
    "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +

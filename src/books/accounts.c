@@ -109,11 +109,11 @@ static uint64_t mli_account_most(const mli_account_record *b) {
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
-/* Takes bytes off *of, but never more than it has. */
+/* Takes `bytes` off the number *of, or sets it to 0 if it is less. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds bytes to an account that may have `most` bytes. If they do not fit, adds nothing and returns
-   MEMLORD_E_LIMIT. */
+/* Adds bytes to an account that may have at most `most` bytes, with those that tickets hold. If
+   they do not fit, adds nothing and returns MEMLORD_E_LIMIT. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -237,8 +237,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork needs them, because a thread may charge an
-   account while it is inside no shard. */
+/* Takes or drops the locks of all accounts. A fork needs these locks, because a thread may charge
+   an account outside of all shards, which a fork stops. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);

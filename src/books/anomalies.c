@@ -12,7 +12,7 @@
 typedef struct mli_anomaly {
     memlord_anomaly is;        /* what the host gets; mli_anomaly_read fills in its `site` and
                                   `born` */
-    const memlord_site *given; /* the host's pointer to the site, which is compared and never
+    const memlord_site *given; /* the host's pointer to the site; it is compared but never
                                   followed */
     const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
                                         site, or no memory for the copy */
@@ -73,9 +73,9 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake once more, if the list has it under the pointer to the site of the call in
-   progress. If the list is full, counts it as left out instead. If neither is so, returns 0, and
-   the caller then copies the site. */
+/* Counts a mistake once more if the list has it under the host's pointer to the present site.
+   Otherwise counts it as left out if the list is full. Returns 1 in both cases. Else returns 0, and
+   the caller copies the site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -211,7 +211,7 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
-/* Returns why a call refuses a device, in words that go on after "cuda:0 is". */
+/* Returns why a call refuses a device, in words that end a sentence such as "cuda:0 is ...". */
 static MLI_COLD const char *mli_device_fault(memlord_device d) {
     return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
                                : "a selector: a device is needed";

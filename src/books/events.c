@@ -35,7 +35,7 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) 
 
 /* -- writing -- */
 
-/* Returns sub-buffer `i`, where numbers count on past the end of the ring. */
+/* Returns sub-buffer `i` modulo the number of sub-buffers. */
 static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
     return (mli_subbuf *)(void *)((char *)(uintptr_t)(ring + 1) +
                                   (i % ring->subbufs) * ring->stride);
@@ -73,8 +73,8 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        mli_u64_store(&b->generation, 0); /* must come before `count`, which is therefore a release
-                                             store, as events are */
+        mli_u64_store(&b->generation, 0); /* must be visible before `count`, which is therefore
+                                             stored by a release, as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
@@ -247,7 +247,7 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
     return 0;
 }
 
-/* Converts an event for the host. A site may get its names here. */
+/* Converts an event for the host. Looks up the symbol of its site, if that was not done before. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
     MLI_REQUIRE(mli_none_held());
@@ -316,8 +316,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
-                                                    meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* if it is set now, another thread has installed a
+                                                    ring meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }

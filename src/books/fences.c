@@ -137,7 +137,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* the fence that is now first was not yet asked as the first of its queue */
+    if (q->first) { /* no thread has asked this fence since it became the first of the queue */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;

@@ -68,12 +68,12 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most bytes that a device can have held since the sample of its phys, and sets *held
-   to the bytes that it holds. Frees on the cpu do not lower the result, because the allocator below
-   may keep the freed bytes and serve later allocs from them. One bound is what the device held at
-   the sample and the bytes allocated since. Another is the highest live bytes since, which are at
-   most a batch for each thread above the published bytes. A pool has its own count of the bytes
-   that it holds. */
+/* Returns the most bytes that a device can have held since the latest sample of its physical
+   device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
+   because the allocator below may keep the freed bytes and serve later allocs from them. One bound
+   is what the device held at the sample and the bytes allocated since. Another is the highest live
+   bytes since, which are at most a batch for each thread above the published bytes. A pool has its
+   own count of the bytes that it holds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -234,10 +234,11 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* they take about 50 ms, most of that asleep */
-/* Reserves bytes at a phys. Returns 1 if it did, and 0 if they do not fit. Returns -1 if they may
-   fit at the next try, because bytes in flight or another thread's change may be the cause. Without
-   `again` returns 0 in place of -1. */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* these tries take about 50 ms together, and the
+                                                     thread sleeps for most of it */
+/* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
+   Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
+   change keep them out now. Without `again` returns 0 in place of -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
@@ -281,8 +282,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* mli_draw_count returns how many tickets an alloc of this thread may come off. mli_draw_ticket
-   returns ticket i of these, or NULL if that is not open at the phys. */
+/* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
+   returns ticket i of these, or NULL if it is not open at the physical device. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -313,8 +314,7 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Moves bytes from one ticket to another. The account of `to` then holds them, and that of `from`
-   no longer does. */
+/* Moves bytes from one ticket to another, and from the account of `from` to the account of `to`. */
 static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
                                      uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
@@ -324,8 +324,9 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the planned bytes off the tickets, for a request whose account holds all of its bytes by
-   now. Requires: the caller has held the phys lock since mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen off the tickets. The account of the request holds
+   all bytes of the request already. Requires: the caller has held the phys lock since
+   mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -354,8 +355,8 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes that no ticket covers, at the phys and at the account. Returns 1 if it did, 0
-   if they do not fit, and -1 if the caller is to try again. */
+/* Reserves the bytes that no ticket covers, both at the physical device and at the account. Returns
+   1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -388,8 +389,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* set only once, because a call with a stale ticket may read it
-                                     now */
+    if (!v->phys) v->phys = phys; /* set only once, because a call with an old ticket may read it at
+                                     the same time */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -419,7 +420,8 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds no open ticket */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
+                                                  thread has no open ticket */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
 

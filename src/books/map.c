@@ -3,7 +3,8 @@
 #include "base/memory.h"
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets, or about 1,500 blocks, is small */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has less than about 1,500
+                                 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 /* The host may use one number as a storage of every device type. All these keys have the same home
    bucket. So the slots of a bucket and its largest overflow count must together be no less than the
@@ -41,7 +42,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* needed where a sandbox refuses to sleep and the clock stands still */
+    unsigned tries = 0; /* bounds the loop where a sandbox refuses to sleep and the clock stands
+                           still */
     do {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
@@ -80,7 +82,7 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard, whatever its state: keeps threads out, and waits until all that are inside have
+/* Stops a shard in any state: lets no further thread enter, and waits until all threads inside have
    left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -123,8 +125,8 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the next size of a table, of 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on. From 8 on the
-   sizes double in three steps. */
+/* Returns the size of a table after n, in the series 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on.
+   From 8 on each size is twice the one three places before. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
@@ -217,7 +219,8 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
         same = s->size == size;
         if (same) failed = mli_shard_swap_table(lord, t, s, &next);
         if (same && !failed) (void)mli_u32_add(&lord->map.buckets, larger - next.size);
-        mli_lock_drop(&s->lock); /* a fork or a check of the map finds table and number alike */
+        mli_lock_drop(&s->lock); /* dropped only now, so that a fork or a check of the map finds the
+                                    table and map.buckets in agreement */
         mli_own_free(lord, next.data, (size_t)next.size * MLI_BUCKET_BYTES);
         if (failed <= 0) return failed;
     }

@@ -12,8 +12,8 @@ struct mli_names_state {
 
 /* The index: hash tables from addresses to rows and records. Threads read them without a lock.
    Entries are added under the cold lock, and never removed or moved. The newest table takes entries
-   until it is half full. Then there is a new table of four times its size, up to MLI_INDEX_MAX. So
-   growth copies nothing, and no call waits long for it. */
+   until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX, becomes
+   the newest. So growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
@@ -44,7 +44,7 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* another thread may have done the work
+    mli_own_free(lord, spare->block, spare->size); /* not used if another thread has done the work
                                                       meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
@@ -56,15 +56,17 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* the bytes before each allocation of stb_ds, which have its size */
+#define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
 
-/* Returns how many bytes of a block an allocation of `size` by stb_ds takes, with its head. */
+/* Returns how many bytes of a block an allocation of `size` bytes for stb_ds takes, with its
+   head. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that stb_ds changes now. Cannot fail,
-   because mli_dict_room_locked has reserved all the memory that the put takes. */
+/* Allocates for stb_ds, from the first block of the table that it is changing
+   (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
+   the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -109,7 +111,7 @@ MLI_STB_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_
 MLI_STB_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
                                       size_t keyoffset, int mode);
 MLI_STB_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
-struct stbds_string_arena; /* stb_ds makes the typedef, and C99 forbids a second */
+struct stbds_string_arena; /* stb_ds defines the typedef of this struct, and C99 allows only one */
 MLI_STB_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
 MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #ifdef __cplusplus

@@ -89,8 +89,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
 }
 
 /* -- parts --
-   A block with parts has an array of pointers to them in order of offset. The side record points to
-   the array, which changes only inside the block's shard. No total counts parts. */
+   A part is a range of the bytes of a block, with a description. A block with parts has an array of
+   pointers to them in order of offset. The side record points to the array, which changes only
+   inside the block's shard. No total counts parts. */
 
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
@@ -109,8 +110,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, *spare takes its place, and *spare is
-   then the old array. Returns MLI_AGAIN if the array is full, and *spare is no larger. */
+/* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
+   larger. Returns MLI_AGAIN if the array is full and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -179,7 +180,7 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-/* Removes the part at an offset. Frees the block's array of parts if that is then empty. */
+/* Removes the part at an offset. If no part is left, also frees the block's array of parts. */
 static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key, uint64_t offset) {
     mli_probe probe;

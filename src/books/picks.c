@@ -11,8 +11,8 @@ MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t 
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key; if the part does not have the key, the vacant entry for it. Requires:
-   the part has a vacant entry. */
+/* Returns the entry of a key or, if the part does not have the key, the vacant entry for it.
+   Requires: the part has a vacant entry. */
 static mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type, uint64_t key) {
     MLI_REQUIRE(part->count < part->cap);
     size_t at = mli_pick_home(key, part->cap);
@@ -20,7 +20,7 @@ static mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type, uint64_t k
         at = (at + 1) & (part->cap - 1);
     return &part->at[at];
 }
-/* Removes an entry. Moves the entries after it that are not at home because of it. */
+/* Removes an entry. Moves later entries back into the hole, so that a search still finds them. */
 static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     mli_pick *table = part->at;
@@ -38,8 +38,8 @@ static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
     part->count--;
 }
 
-/* Puts a larger table in the place of a part's, unless another thread has done so. *table and *cap
-   are then the table that the caller frees. */
+/* Replaces a part's table by the larger one in *table, unless another thread has done so. In either
+   case *table and *cap are then the table that the caller frees. */
 static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const mli_picks old = *part;

@@ -36,9 +36,9 @@ typedef struct mli_picks {
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key);
 /* Reserves room for one more block in a part. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
-/* Gives back the room for a block that is not opened. */
+/* Gives back the room that was reserved for a block, because the block is not opened. */
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
-/* Adds a block to the part in which there is room for it. */
+/* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 /* Returns the entry of a key and, if `remove` is 1, removes it. If the part does not have the key,
    returns an entry with row 0. */

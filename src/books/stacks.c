@@ -408,9 +408,9 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* -- stacks that do not reach the root -- The outermost frame of such a stack is a site without an
-   address, and its name tells why the stack was cut. Otherwise a cut stack would look like one that
-   starts at another root. */
+/* -- stacks that do not reach the root --
+   The outermost frame of such a stack is a site without an address, and its name tells why the
+   stack was cut. Otherwise a cut stack would look like one that starts at another root. */
 
 enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
 /* These are arrays, because a linker could not drop string literals alone: see mli_no_text in

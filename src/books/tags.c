@@ -17,8 +17,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry: doubles the cache if there is memory, and empties it. Later calls
-   then look up again what they need. */
+/* Makes room for one more entry in a thread's cache. Doubles the cache if there is memory, and
+   empties it, so later calls look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -76,8 +76,8 @@ MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Returns the number of a birth, or 0 if it has none yet. *key is then a key for the birth that the
-   index does not have yet. */
+/* Returns the number of a birth. If it has none yet, returns 0, and *key is a free key of the index
+   for the birth. */
 static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
@@ -228,7 +228,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
-/* Counts a tag that found no room, and logs a warning if it is the first. */
+/* Counts a tag for which there was no room, and logs a warning for the first such tag. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     mli_drop_warn(lord, &lord->tags.warned_tag,
@@ -242,7 +242,7 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
 }
 
 /* Gets the kept copy of a tag. The thread's cache has the copy under the host's pointer to the tag.
-   The host may change the text there, so the function compares the two texts. */
+   The host may change the text there, so the function also compares the texts. */
 static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
                                    const char **kept) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
@@ -270,7 +270,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
 
 /* Finds or makes the site of a place that the host gives by value. Returns NULL if there is no
    memory. The thread's cache has the site under the host's pointer to the file name. The host may
-   change the text there, so the function compares the two texts. */
+   change the text there, so the function also compares the texts. */
 static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
                                                 const memlord_site *place) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
@@ -400,7 +400,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* already here, because the orphan record caches nothing */
+    mli_thread_put(lord, t); /* the record can be given back before its cache is used, because the
+                                orphan record caches nothing */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;
@@ -410,8 +411,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report has
-                                                       the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a report that was
+                                                       requested before has the old mark */
     return mli_mark_next(lord);
 }
 

@@ -100,11 +100,11 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
    and returns "". Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
-/* Counts a guard that ended in another context than it began. */
+/* Counts a guard (memlord_guard) that ended in another context than the one in which it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
-/* Ends the innermost tags of a thread, until it has `depth` open tags. Requires: it has more than
-   that. */
+/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: more than `depth`
+   tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
 /* Notes in a guard what the end of the guard is to restore. */
@@ -117,10 +117,10 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Returns 1 if there is an interposer and the ledger is not its own. The acquire load pairs with
    the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, in the books of an interposer, too. Requires: the caller
+/* Begins a tag, or with `scope` a scope, also in the ledger of an interposer. Requires: the caller
    holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or with `scope` scopes, in the books of an interposer, too.
+/* Ends the innermost `count` tags, or with `scope` scopes, also in the ledger of an interposer.
    Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 

@@ -80,8 +80,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
-/* Makes zeroed memory a thread record, and adds the record to the list. Requires: the caller holds
-   the registry lock. */
+/* Fills in a new thread record, whose memory is zeroed, and adds the record to the list. Requires:
+   the caller holds the registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
@@ -94,7 +94,7 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* comes before the thread counts anything */
+        mli_u32_load(&lord->threads.allowance)) /* raised before the thread counts any byte */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
@@ -124,7 +124,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* that block was picked by the last owner, not by this thread */
+            t->taken_row = 0; /* the last owner of the record had that block picked, not this
+                                 thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -137,8 +138,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Marks the records with a thread number as owned by nobody, in all ledgers. Their owner is a
-   thread that has ended, or the calling thread before its thread-local storage was freed. The next
+/* Marks the records with a thread number as owned by nobody, in all ledgers. The owner of these
+   records has ended, or was the calling thread before its thread-local storage was freed. The next
    sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
@@ -160,9 +161,9 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number) {
                       mli_exit_key_set(mli_process.exit_key, value) == 0;
     (void)mli_u32_add(&mli_process.exit_key_users, (uint32_t)-1);
 }
-/* Returns 1 once the process has started. Waits at most 0.1 s for the thread that starts it. That
-   thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
-   The acquire load pairs with the release stores of DONE. */
+/* Returns 1 if MemLord has started in this process. Waits at most 0.1 s for a thread that is
+   starting it now. That thread may be in a malloc of the host, and wait there for a lock that the
+   calling thread holds. The acquire load pairs with the release stores of DONE. */
 static MLI_COLD int mli_process_started(void) {
     const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
     unsigned n = 0;
@@ -170,10 +171,10 @@ static MLI_COLD int mli_process_started(void) {
         mli_spin_wait(&n);
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
-/* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread gets
-   no record, because its exit hook has run, because no hook can be set (yet), or because the thread
-   belongs to another process. A child of vfork is such a process: it shares this memory and this
-   thread-local storage, and the kernel tells it that all threads here have ended. */
+/* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread may
+   have no record: its exit hook has run, no hook can be set (yet), or the thread belongs to another
+   process. A child of vfork is such a process: it shares this memory and this thread-local storage,
+   and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -261,7 +262,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because from the state BUSY on other
+                                               threads may wait for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as is the exchange that sets the wish to `none`, so that one of the two threads sees

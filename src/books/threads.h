@@ -76,14 +76,14 @@ typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
     struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
-    uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0
-                                        until they are looked up */
+    uint64_t birth_bits;             /* the birth bits of word2 for this scope and stream under
+                                        birth_mark; 0 until they are looked up */
     uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
-    uint32_t open_tickets; /* the number of `tickets`; other threads may have closed or adopted some
-                              of them */
+    uint32_t open_tickets; /* how many elements of `tickets` are set; other threads may have closed
+                              or adopted some of them */
     mli_context *context;
 } mli_current;
 
@@ -133,7 +133,7 @@ typedef struct mli_thread {
 
 enum { /* mli_helper.state */
     MLI_HELPER_NONE,  /* the helper has no thread */
-    MLI_HELPER_BUSY,  /* a thread starts, wakes or joins the helper's thread at this moment */
+    MLI_HELPER_BUSY,  /* some thread is starting, waking or joining the helper's thread */
     MLI_HELPER_RUNS,  /* the helper's thread runs */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
@@ -263,9 +263,9 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if a report was requested or a recorder saves one. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Sets the exit hook of the calling thread, with its number as the argument. The add and the load
-   are seq_cst, because another library may get the same key once the key is deleted: see
-   mli_process_end. */
+/* Sets the function that runs at the exit of the calling thread, with the thread's number as its
+   argument. The add and the load are seq_cst, because another library may get the same key once the
+   key is deleted: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A

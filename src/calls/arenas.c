@@ -14,10 +14,11 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* A change of balances: at first as a call asks for it, and after mli_arena_balance as it was
-   made. */
+/* A change of balances. Until mli_arena_balance it has what a call asks for, afterwards what was
+   done. */
 typedef struct mli_arena_change {
-    uint32_t dev, tag;      /* the number of the device; the row of the tag, 0: none */
+    uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
+                               tag */
     uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
                                the device's balance allowed */
     uint64_t tag_out;       /* the bytes of `out` that came off the tag */
@@ -39,8 +40,8 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
 }
 /* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
    balance. Two calls may together leave the tags with more bytes than the device. At least one of
-   them notices, because each changes one of the two words and then reads the other, all four
-   seq_cst. */
+   the calls notices it: each changes `arena` or `arena_tagged` before it reads both, and all these
+   accesses are seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);

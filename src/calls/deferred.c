@@ -43,7 +43,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* the destination of a move keeps the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
+                                               references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -83,9 +84,9 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends a fence that this thread has asked, and drops it. The fence is done (answer > 0) or has
-   failed (answer < 0). If it was the last fence of its block, it ends the block. Returns how many
-   bytes that credited. */
+/* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
+   (answer < 0). If it was the last fence of its block, also ends the block. Returns the bytes of
+   the block that it ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -111,9 +112,9 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return MLI_BYTES(of.word1);
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns how many bytes that
-   credited. A fence that is done but is not the first of its queue keeps its answer and waits for
-   its turn. */
+/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that the
+   answer ended, or 0. A fence that is done but is not the first of its queue keeps its answer and
+   waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -130,9 +131,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 if this thread runs a function of one of the ledger's fences. Then the call that runs
-   the function asks the other fences. A `done` that the thread left by longjmp does not run any
-   more, and its fence counts as not done. */
+/* Returns 1 if this thread runs a function of one of the ledger's fences. In that case the outer
+   call, which runs the function, asks the other fences. A `done` that the thread left by longjmp
+   does not run any more, and its fence counts as not done. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->generation) return 0;
@@ -161,9 +162,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask, and returns NULL if none is left. It is a fence
-   which nobody has asked yet, because it may record its event at that moment. Or it is the first
-   fence of a queue that this poll, `round`, has not asked. */
+/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue a
+   fence that nobody has asked yet comes first, because a fence may record its event when it is
+   first asked. Then comes the first fence of the queue, unless this poll, `round`, has asked it. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -219,7 +220,7 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     return found;
 }
 
-#define MLI_FENCES_PER_ALLOC 4 /* most fences that one call asks */
+#define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
 /* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
    Most calls only count themselves. A call looks for a queue when the count has reached p->due.
@@ -258,8 +259,9 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record, to which its fences belong, and copies what the
-   destination takes over. So all memory is taken before anything changes. */
+/* Gives the source of a move a side record for its fences, if it has none, and copies what the
+   destination takes over. The caller does this first, so that all memory is taken before anything
+   changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {

@@ -84,7 +84,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     const int logs = !gone && mli_debug_on(lord);
     memlord_result r;
     if (!gone) gone = &e;
-    gone->key = gone->word1 = 0; /* for the returns before mli_block_close */
+    gone->key = gone->word1 = 0; /* for a return before mli_block_close sets them */
     if (!storage) return MEMLORD_OK;
     r = mli_key_begin(lord, device, storage, site, &t);
     if (!t) return r;

@@ -156,7 +156,7 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     uint32_t i;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
         for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_rate_read(&w->x.r->stat[i - 1], k);
-        mli_prom_known(w, mli_rates[k].name, mli_rates[k].text, 'X');
+        mli_prom_known(w, mli_rates[k].family, mli_rates[k].text, 'X');
     }
     for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_mean_read(&w->x.r->stat[i - 1]);
     mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');

@@ -46,7 +46,7 @@ static MLI_COLD double mli_success_rate(const memlord_stats *s) {
     return mli_share(s->allocs, s->oom_failures);
 }
 MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
-#define MLI_X(name, text) {#name, text, mli_##name},
+#define MLI_X(name, family, text) {#name, family, text, mli_##name},
     MLI_RATES(MLI_X)
 #undef MLI_X
 };

@@ -26,14 +26,14 @@ MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, its text, and the function
-   that computes it. */
+/* A rate that is computed from the statistics of a device: its name, its name in
+   PROMETHEUS, its text, and the function that computes it. */
 typedef struct mli_rates_row {
-    const char *name, *text;
+    const char *name, *family, *text;
     double (*of)(const memlord_stats *stats);
 } mli_rates_row;
 enum {
-#define MLI_X(name, text) MLI_RATE_##name,
+#define MLI_X(name, family, text) MLI_RATE_##name,
     MLI_RATES(MLI_X)
 #undef MLI_X
     MLI_RATE_COUNT

@@ -73,11 +73,12 @@ static double fact_value(const struct fact *f) {
     return cJSON_IsNumber(number) ? bytes_of(number) : NAN;
 }
 
-/* Returns the name of a site without its line. */
+/* Returns the name of a site without its line or offset, as stem_text does. */
 static const char *without_line(const char *name) {
-    const char *on = NULL, *next = name;
+    const char *on = NULL, *next = name, *offset = strstr(name, "+0x"), *space = strchr(name, ' ');
     while ((next = strstr(next, " on "))) on = next++;
     if (!on) return name;
+    if (offset && space < offset) return joined("%.*s%s", (int)(offset - name), name, on);
     for (next = on; next > name && next[-1] >= '0' && next[-1] <= '9';) next--;
     if (next == on || next == name || next[-1] != ':') return name;
     return joined("%.*s%s", (int)(next - 1 - name), name, on);
@@ -216,15 +217,39 @@ static const char *entry_amount(const entry *e, double v, char *text) {
 
 /* -- the check -- */
 
-/* Returns the site whose bytes grew most, or NULL if no site grew, or if there is no base
-   profile. */
+/* Returns the site whose bytes grew most, or NULL if no site grew. */
 static const cJSON *grown_most(int column) {
     const row *most = NULL;
-    for (size_t i = 0; o.count == 2 && i < row_count; i++)
+    for (size_t i = 0; i < row_count; i++)
         if (rows[i].kind == SITE && rows[i].site && growth(&rows[i], column) > 0 &&
             (!most || growth(&rows[i], column) > growth(most, column)))
             most = &rows[i];
     return most ? most->site : NULL;
+}
+
+/* Returns the site with a line that held most of what is over its budget: at the peak of a device,
+   and of the live blocks of a tag, a scope, or all. Returns NULL if the profile has none. */
+static const cJSON *holds_most(const entry *e) {
+    const int kind = e->r ? e->r->kind : strcmp(e->kind, "leaks") ? TOTAL : LEAK;
+    const cJSON *list = kind > DEVICE ? get(get(now.root, "leaks"), "by_site") : NULL, *item;
+    cJSON_ArrayForEach(item, get(now.root, "peak_holders")) {
+        const char *device = text_of(item, "device");
+        if (kind == DEVICE && device && !strcmp(device, e->name)) list = get(item, "sites");
+    }
+    cJSON_ArrayForEach(item, list) { /* the most bytes first */
+        const cJSON *site = get(item, "site");
+        const char *name = kind == TAG     ? row_name(item, TAG, "")
+                           : kind == SCOPE ? text_of(item, "scope")
+                                           : e->name;
+        if (name && !strcmp(name, e->name) && cJSON_GetNumberValue(get(site, "line")) > 0)
+            return site;
+    }
+    return NULL;
+}
+
+static const cJSON *site_over(const entry *e) {
+    if (e->r && e->r->site) return e->r->site;
+    return o.count == 2 ? grown_most(e->r ? PEAK : LIVE) : holds_most(e);
 }
 
 static void passed_print(const entry *e, int first) {
@@ -237,7 +262,7 @@ static void passed_print(const entry *e, int first) {
         return;
     }
     if (o.form == GITHUB)
-        github_line("error", e->r && e->r->site ? e->r->site : grown_most(e->r ? PEAK : LIVE),
+        github_line("error", site_over(e),
                     joined("over budget: %s %s: budget %s, found %s, over by %s", e->kind, e->name,
                            a, b, c));
     printf("over budget: %s %s: budget %s, found %s, over by %s\n", e->kind, e->name, a, b, c);

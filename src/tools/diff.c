@@ -56,7 +56,7 @@ static const struct kind {
 
 /* The names of a place of code, which is a return address in a module. */
 typedef struct words {
-    const char *name, *stem;     /* the stem is the name without its line number */
+    const char *name, *stem;     /* the stem is the name without its line or offset */
     int library;                 /* 1: the place is in a standard library */
     int strange;                 /* 1: the name stands for all places of a module that cannot be
                                     compared */
@@ -68,7 +68,7 @@ typedef struct words {
 typedef struct row {
     int kind, sides;            /* bit 0 of sides: base has the row; bit 1: now has it */
     int strange;                /* 1: the row stands for places that cannot be compared */
-    const char *name, *stem;    /* the stem is the name without its line number */
+    const char *name, *stem;    /* the stem is the name without its line or offset */
     const cJSON *site;          /* the site in the profile; NULL for a row of another kind */
     int budgeted;               /* 1: a budget has an entry for the row */
     const words *const *frames; /* the functions of a stack, the innermost first */
@@ -158,6 +158,14 @@ static const char *file_name(const char *path) {
     return at;
 }
 
+/* Returns the name of a place without what another build changes, which is the line or, if there is
+   none, the offset in the module. An offset without a function is all the name that there is. */
+static const char *stem_text(const cJSON *site) {
+    const char *stem = site_text(site, 0), *function = text_of(site, "function");
+    const char *offset = function && *function ? strstr(stem, "+0x") : NULL;
+    return offset ? joined("%.*s", (int)(offset - stem), stem) : stem;
+}
+
 /* Returns the functions that are inlined at a place, the innermost first, and a last one without a
    name. Returns NULL if nothing is inlined. */
 static const words *inlined_of(const cJSON *at) {
@@ -165,7 +173,7 @@ static const words *inlined_of(const cJSON *at) {
     const cJSON **items = items_of(get(at, "inlined"), &count);
     words *functions = count ? (words *)must_alloc((count + 1) * sizeof *functions) : NULL;
     for (size_t i = 0; i < count; i++)
-        functions[i] = (words){site_text(items[i], 1), site_text(items[i], 0),
+        functions[i] = (words){site_text(items[i], 1), stem_text(items[i]),
                                cJSON_IsTrue(get(items[i], "library")), 0, NULL};
     if (count) functions[count] = (words){NULL, NULL, 0, 0, NULL};
     free(items);
@@ -177,7 +185,7 @@ static void place_add(int side, const cJSON *at, const cJSON *of) {
     const char *id = text_of(of, "build_id"), *module = text_of(of, "module");
     const cJSON *site = get(at, "site"), *library = get(at, "library");
     double offset = bytes_of(get(at, "offset"));
-    words own = {site_text(site, 1), site_text(site, 0), cJSON_IsTrue(library), 0, inlined_of(at)};
+    words own = {site_text(site, 1), stem_text(site), cJSON_IsTrue(library), 0, inlined_of(at)};
     int line = cJSON_GetNumberValue(get(site, "line")) > 0;
     const char *function = text_of(site, "function");
     place *p;
@@ -281,7 +289,7 @@ static words words_of(int side, const cJSON *site) {
     const place key = {side, 0, NULL, NULL, 0, 0, site_text(site, 1), {NULL, NULL, 0, 0, NULL}};
     const place *p =
         place_count ? (const place *)bsearch(&key, places, place_count, sizeof key, by_was) : NULL;
-    return p ? p->is : (words){key.was, site_text(site, 0), 0, 0, NULL};
+    return p ? p->is : (words){key.was, stem_text(site), 0, 0, NULL};
 }
 
 /* Returns the names of a frame. Frames of the same name may have different inlined functions. So a
@@ -303,6 +311,45 @@ static void name_frames(int side) {
     for (size_t i = 0; i < p->frame_count; i++) p->frames[i] = words_of_frame(side, frames[i]);
     p->frames[p->frame_count] = (words){unknown, unknown, 0, 0, NULL};
     free(frames);
+}
+
+/* -- the file of the program -- */
+
+/* Returns the path of the program's file as a list has it, or NULL if the list has none. */
+static const char *program_path(const cJSON *list, const char *program) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list) {
+        const char *path = text_of(item, "module");
+        if (path && !strcmp(file_name(path), program)) return path;
+    }
+    return NULL;
+}
+
+/* Gives all places in the program of base the file of the program of now, whose path is `path`.
+   So a place is the same place when only the program's file was renamed or moved. */
+static void rename_program(cJSON *in, const char *path) {
+    const size_t length = strlen(base.program);
+    cJSON *item;
+    cJSON_ArrayForEach(item, in) {
+        const char *text = cJSON_GetStringValue(item), *key = item->string;
+        if (!text || !key)
+            rename_program(item, path);
+        else if (!strcmp(key, "module") && !strcmp(file_name(text), base.program))
+            cJSON_SetValuestring(item, path);
+        else if (!strcmp(key, "file") && !strncmp(text, base.program, length) &&
+                 !strncmp(text + length, "+0x", 3))
+            cJSON_SetValuestring(item, joined("%s%s", now.program, text + length));
+    }
+}
+
+static void match_programs(void) {
+    static const char *const lists[] = {"sites", "stacks", "leaks"};
+    const char *path;
+    if (!base.program || !now.program) return;
+    path = program_path(get(get(now.root, "stacks"), "modules"), now.program);
+    if (!path) path = program_path(get(now.root, "sites"), now.program);
+    if (!path) path = now.program;
+    for (int i = 0; i < 3; i++) rename_program(get(base.root, lists[i]), path);
 }
 
 /* -- a profile's rows -- */
@@ -440,7 +487,6 @@ static void read_profile(struct profile *p, const char *path) {
     p->sample = cJSON_GetNumberValue(get(get(root, "stacks"), "bytes"));
     cJSON_DeleteItemFromObjectCaseSensitive(root, "events"); /* the events take most of the
                                                                 memory */
-    collect_places(p == &now);
 }
 
 static void load(struct profile *p) {
@@ -508,8 +554,8 @@ static void merge_names(void) {
     row_count = n;
 }
 
-/* Joins two rows that differ only in the line, if one is gone, the other is new, and no third row
-   has their function and file: an edit above a site changes the line of the site. */
+/* Joins two rows that differ only in the line or offset, if one is gone, the other is new, and no
+   third row has their function and file: an edit above a site changes the line of the site. */
 static void merge_moved(void) {
     size_t n = 0, end = row_count;
     for (size_t i = 0; i < end; i++) {
@@ -621,6 +667,9 @@ static void doubt(void) {
             named[rows[i].sides] = 1;
     if (strcmp(was, is))
         note("the labels differ: '%s', now '%s': another machine or program?", was, is);
+    if (base.program && now.program && strcmp(base.program, now.program))
+        note("the name of the program differs: '%s', now '%s': its places have the second name",
+             base.program, now.program);
     if (named[1] && named[2] && !named[3])
         note("no tag, scope or site is in both: another program?");
     if (base.when && now.when && strcmp(base.when, now.when) > 0)
@@ -693,6 +742,11 @@ int main(int argc, char **argv) {
     if (o.form == MARKDOWN) note_also = messages_add, atexit(messages_print);
     if (o.count == 2) read_profile(&base, o.paths[0]);
     read_profile(&now, o.paths[o.count - 1]);
+    if (o.count == 2) {
+        match_programs();
+        collect_places(0);
+    }
+    collect_places(1);
     settle_places();
     if (o.count == 2) load(&base);
     load(&now);

@@ -49,7 +49,7 @@
         MEMLORD_SNAPSHOTS=ms   note what is live at most every so many milliseconds, 10 if not set,
                                so that a report has it over time; 0 notes nothing. The calls that
                                allocate and free do so, without a thread. A report has up to 255
-                               notes, spread over the whole run
+                               notes, spread over the whole run, and its own
         MEMLORD_SIGNAL=n       write the report on signal n (10 is SIGUSR1), and let the program
                                go on
         MEMLORD_EVERY=n        write the report again every n seconds, at the first allocation or

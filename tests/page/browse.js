@@ -1242,7 +1242,8 @@ tests['what only a comparison says is what tests/compare says'] = async () => {
     const kinds = ['device', 'tag', 'scope', 'site', 'stack', 'leak'], wrong = [];
     for (const one of cases) {
         const pair = ['base', 'now'].map(key => Object.assign({}, common, one[key]));
-        const found = await page.evaluate(([[base, now], kinds]) => {
+        const found = await page.evaluate(([[was, now], kinds]) => {
+            const base = oneProgram(was, now);
             const all = Object.fromEntries(kinds.map(kind => [kind, diffRows(base, now, kind)]));
             return { rows: [].concat(...kinds.map(kind => (all[kind] || []).filter(changed).map(r =>
                 [kind, kind === 'stack' ? null : r.name, STATES[r.sides], ...[0, 1, 2].map(m => r.bytes.map(side => known(side[m])))]))),
@@ -1254,6 +1255,19 @@ tests['what only a comparison says is what tests/compare says'] = async () => {
         if (JSON.stringify(found) !== JSON.stringify(wanted)) wrong.push([one.name, found, wanted]);
     }
     assert.deepStrictEqual(wrong, []);
+    await page.close();
+};
+
+tests['a base whose program has another name is compared under the name of the one shown'] = async () => {
+    const page = await open('plain_versus');
+    assert.deepStrictEqual(await page.evaluate(() => {
+        const was = JSON.parse(JSON.stringify(view.profile.raw));
+        was.metadata.program = 'app';
+        view.profile.raw.metadata.program = 'app_new';
+        was.sites = [{ site: { file: 'app+0x10', function: '', line: 0 }, module: '/old/app', offset: 16, build_id: 'aa', device: 'cpu' }];
+        compareText(JSON.stringify(was), 'base.json');
+        return [versus.base.raw.sites[0].site.file, versus.base.raw.sites[0].module, versus.base.raw.metadata.program];
+    }), ['app_new+0x10', 'app_new', 'app']);
     await page.close();
 };
 

@@ -169,10 +169,10 @@ class Metrics:
                 self.subjects["devices"].setdefault("memlord_" + name, {
                     "help": help, "type": "gauge", "samples": {}})
         for name, help, part, rest in (
-                ("hit_rate", "requests that the pool served, of all", "cache_hits", "cache_misses"),
-                ("recovery_rate", "requests saved by a retry, of those that found no memory at first",
+                ("hit_ratio", "requests that the pool served, of all", "cache_hits", "cache_misses"),
+                ("recovery_ratio", "requests saved by a retry, of those that found no memory at first",
                  "recoveries", "oom_failures"),
-                ("success_rate", "allocations that found memory, of all", "allocs", "oom_failures")):
+                ("success_ratio", "allocations that found memory, of all", "allocs", "oom_failures")):
             self.family("rates", name, help, [([("device", d.name)], rate(stats[d][part], stats[d][rest]))
                                               for d in devices])
         self.family("rates", "mean_bytes", "bytes of an alloc in the mean", [

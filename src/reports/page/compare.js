@@ -13,6 +13,16 @@ const DIFFS = { // by kind: the key of the list in a profile; the keys of live, 
 const NOWHERE = '(unknown)'; // the name of a site that is not known
 const versus = { base: null, now: null, by: null };
 
+/* Returns a base in which all places in the program have the file of the program of `now`. So a place is the same
+   place when only the program's file was renamed or moved. */
+function oneProgram(base, now) {
+    const [was, is] = [base, now].map(raw => word(obj(raw.metadata).program)), last = path => path.replace(/^.*[\\/]/, '');
+    const paths = objs(obj(now.stacks).modules).concat(objs(now.sites)).map(m => word(m.module)).filter(path => path && last(path) === is);
+    const renamed = (key, x) => typeof x !== 'string' ? x : key === 'module' && last(x) === was ? paths[0] || is
+        : key === 'file' && x.startsWith(was + '+0x') ? is + x.slice(was.length) : x;
+    return was && is ? Object.assign({}, base, ...['sites', 'stacks', 'leaks'].filter(key => base[key]).map(key => ({ [key]: JSON.parse(JSON.stringify(base[key]), renamed) }))) : base;
+}
+
 // -- rows of a profile --
 
 /* Returns a number of bytes that is exact, or NaN if it is not known. */
@@ -55,7 +65,7 @@ function diffSite(site, withLine, strange) {
     const file = word(site.file) || '', name = word(site.function) || '', all = strangeName(site, strange);
     if (all) return all;
     if (!file) return name || NOWHERE;
-    return [name, file].filter(Boolean).join(' ') + (withLine && solid(site.line) > 0 ? ':' + site.line : '');
+    return [name, name && !withLine ? file.replace(/\+0x.*/, '') : file].filter(Boolean).join(' ') + (withLine && solid(site.line) > 0 ? ':' + site.line : '');
 }
 
 /* Returns the name of a row, or null if it has none. */
@@ -112,8 +122,8 @@ function diffLoad(rows, kind, raw, side, strange) {
     if (rest && (lacks[0] > 0 || lacks[2] > 0)) add(rest, rest, rest, [lacks[0], NaN, keys[2] ? lacks[2] : NaN]);
 }
 
-/* Joins two rows that differ only in the line, if one is gone, the other is new, and no third row has
-   this stem. An edit above a site changes the site's line. */
+/* Joins two rows that differ only in the line or offset, if one is gone, the other is new, and no third row
+   has this stem. An edit above a site changes the site's line. */
 function diffMoved(rows) {
     const by = new Map();
     for (const row of rows) by.set(row.stem, (by.get(row.stem) || []).concat(row));
@@ -159,6 +169,8 @@ function diffDoubts({ base, now }, rows) {
         if (Math.abs(held - solid(p.total.allocated)) > 0) said.push(`${p.name}: the devices do not add up to the total`);
     }
     if (labels(base.raw) !== labels(now.raw)) said.push(`the labels differ: '${labels(base.raw)}', now '${labels(now.raw)}': another machine or program?`);
+    const [from, to] = both.map(p => word(obj(p.raw.metadata).program));
+    if (from && to && from !== to) said.push(`the name of the program differs: '${text(from)}', now '${text(to)}': its places have the second name`);
     if (some(1) && some(2) && !some(3)) said.push('no tag, scope or site is in both: another program?');
     if (was && is && was > is) said.push(`${base.name} is newer than ${now.name}: the wrong way round?`);
     for (const p of both) if (zero(p.total.peak_error) > 0) said.push(`${p.name}: peaks are low by at most ${bytes(p.total.peak_error)}`);
@@ -278,7 +290,7 @@ const side = (raw, name) => ({ raw, name, total: obj(raw.total), scopes: readSco
 function compareText(source, name, as) {
     const raw = parse(source, name);
     if (!raw || !view.profile) return;
-    compareNow(side(raw, as || name), side(view.profile.raw, 'the profile shown'));
+    compareNow(side(oneProgram(raw, view.profile.raw), as || name), side(view.profile.raw, 'the profile shown'));
 }
 
 /* Reads a file that was dropped. If it was dropped on the field for comparing, the profile that is shown

@@ -131,6 +131,17 @@ static void name_lost_stacks(void) {
     add_note("stacks are missing: ", "an unwinder crashed or hung");
 }
 
+/* Adds a label that says how to name the places that TEXT leaves without a name, or takes it away.
+   The other formats do not have it, because a profile with a label seems to be of another program
+   than one without it. */
+static void label_names(int on) {
+    char labels[sizeof notes + 80];
+    if (!names_are_left) return;
+    (void)snprintf(labels, sizeof labels, "%s%s%s", notes, *notes ? "; " : "",
+                   "MEMLORD_SYMBOLS=1 names the function and line of each place");
+    (void)memlord_labels_set(lord, on ? labels : *notes ? notes : NULL);
+}
+
 /* Writes the report. Blocks the signals of a reader that is gone, of a limit on files and of a
    terminal that another program has, because they must not change how this program ends. */
 static void report(void) {
@@ -144,8 +155,10 @@ static void report(void) {
     (void)sigpending(&pending);
     name_lost_stacks();
     if (want.path[0] || find_stderr() >= 0)
-        name_places(symbols_wanted);
+        name_places(symbols_wanted, want.format == MEMLORD_FORMAT_TEXT);
+    label_names(1);
     write_report();
+    label_names(0);
     for (i = 0; i < 3; i++) { /* signals that came meanwhile are removed; a signal that was pending
                                  before stays */
         if (sigismember(&pending, harmful[i])) (void)sigdelset(&blocked, harmful[i]);

@@ -282,16 +282,25 @@ static int can_name_more(void) {
     return 0;
 }
 
+static int names_are_left; /* 1: MEMLORD_SYMBOLS=1 would name places that the report does not name */
+
+static int symbolize_is_there(void) {
+    return !access(symbolize.path[0], X_OK) || !access(symbolize.path[1], X_OK);
+}
+
 /* Names the places that the report lists first. `run` says whether symbolize runs, as in
-   symbols_wanted. The program may have a handler of SIGCHLD, or may want no children to wait for,
-   so it must not see symbolize. */
-static void name_places(unsigned long run) {
+   symbols_wanted. If `tells` is 1, finds out whether the report can say how to name more. The
+   program may have a handler of SIGCHLD, or may want no children to wait for, so it must not see
+   symbolize. */
+static void name_places(unsigned long run, int tells) {
     void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
     const int asks = run == 1 || (run && processor_ms() >= LONG_RUN_MS);
     struct sigaction plain, before;
     memcpy(&demangle, &found, sizeof demangle);
-    if (!found && !asks) return;
+    tells = tells && run && !asks;
+    if (!found && !asks && !tells) return;
     collect_places();
+    names_are_left = tells && can_name_more() && symbolize_is_there();
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
     if (!asks || ask.count == ask.asked || (run != 1 && !can_name_more())) return;
