@@ -1392,12 +1392,13 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* For each rate of statistics that reports show: its name, and its text. A rate is 0 to 1, or NaN
-   when nothing was counted. */
+/* For each rate of statistics that reports show: its name, its name in PROMETHEUS, and its text. A
+   rate is 0 to 1, or NaN when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
-    X(hit_rate, "requests that the pool served, of all")                                      \
-    X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
-    X(success_rate, "allocations that found memory, of all")
+    X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
+    X(recovery_rate, "recovery_ratio",                                                        \
+      "requests saved by a retry, of those that found no memory at first")                    \
+    X(success_rate, "success_ratio", "allocations that found memory, of all")
 
 /* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
    "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
@@ -7703,14 +7704,14 @@ typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
     struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
-    uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0
-                                        until they are looked up */
+    uint64_t birth_bits;             /* the birth bits of word2 for this scope and stream under
+                                        birth_mark; 0 until they are looked up */
     uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
-    uint32_t open_tickets; /* the number of `tickets`; other threads may have closed or adopted some
-                              of them */
+    uint32_t open_tickets; /* how many elements of `tickets` are set; other threads may have closed
+                              or adopted some of them */
     mli_context *context;
 } mli_current;
 
@@ -7760,7 +7761,7 @@ typedef struct mli_thread {
 
 enum { /* mli_helper.state */
     MLI_HELPER_NONE,  /* the helper has no thread */
-    MLI_HELPER_BUSY,  /* a thread starts, wakes or joins the helper's thread at this moment */
+    MLI_HELPER_BUSY,  /* some thread is starting, waking or joining the helper's thread */
     MLI_HELPER_RUNS,  /* the helper's thread runs */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
@@ -7890,9 +7891,9 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if a report was requested or a recorder saves one. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Sets the exit hook of the calling thread, with its number as the argument. The add and the load
-   are seq_cst, because another library may get the same key once the key is deleted: see
-   mli_process_end. */
+/* Sets the function that runs at the exit of the calling thread, with the thread's number as its
+   argument. The add and the load are seq_cst, because another library may get the same key once the
+   key is deleted: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
@@ -8022,8 +8023,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
-/* Makes zeroed memory a thread record, and adds the record to the list. Requires: the caller holds
-   the registry lock. */
+/* Fills in a new thread record, whose memory is zeroed, and adds the record to the list. Requires:
+   the caller holds the registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
@@ -8036,7 +8037,7 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* comes before the thread counts anything */
+        mli_u32_load(&lord->threads.allowance)) /* raised before the thread counts any byte */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
@@ -8066,7 +8067,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* that block was picked by the last owner, not by this thread */
+            t->taken_row = 0; /* the last owner of the record had that block picked, not this
+                                 thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -8079,8 +8081,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Marks the records with a thread number as owned by nobody, in all ledgers. Their owner is a
-   thread that has ended, or the calling thread before its thread-local storage was freed. The next
+/* Marks the records with a thread number as owned by nobody, in all ledgers. The owner of these
+   records has ended, or was the calling thread before its thread-local storage was freed. The next
    sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
@@ -8102,9 +8104,9 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number) {
                       mli_exit_key_set(mli_process.exit_key, value) == 0;
     (void)mli_u32_add(&mli_process.exit_key_users, (uint32_t)-1);
 }
-/* Returns 1 once the process has started. Waits at most 0.1 s for the thread that starts it. That
-   thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
-   The acquire load pairs with the release stores of DONE. */
+/* Returns 1 if MemLord has started in this process. Waits at most 0.1 s for a thread that is
+   starting it now. That thread may be in a malloc of the host, and wait there for a lock that the
+   calling thread holds. The acquire load pairs with the release stores of DONE. */
 static MLI_COLD int mli_process_started(void) {
     const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
     unsigned n = 0;
@@ -8112,10 +8114,10 @@ static MLI_COLD int mli_process_started(void) {
         mli_spin_wait(&n);
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
-/* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread gets
-   no record, because its exit hook has run, because no hook can be set (yet), or because the thread
-   belongs to another process. A child of vfork is such a process: it shares this memory and this
-   thread-local storage, and the kernel tells it that all threads here have ended. */
+/* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread may
+   have no record: its exit hook has run, no hook can be set (yet), or the thread belongs to another
+   process. A child of vfork is such a process: it shares this memory and this thread-local storage,
+   and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -8203,7 +8205,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because from the state BUSY on other
+                                               threads may wait for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as is the exchange that sets the wish to `none`, so that one of the two threads sees
@@ -8723,7 +8726,8 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 /* --------------------------------------------------------------------------- src/books/map.c -- */
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets, or about 1,500 blocks, is small */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has less than about 1,500
+                                 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 /* The host may use one number as a storage of every device type. All these keys have the same home
    bucket. So the slots of a bucket and its largest overflow count must together be no less than the
@@ -8761,7 +8765,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* needed where a sandbox refuses to sleep and the clock stands still */
+    unsigned tries = 0; /* bounds the loop where a sandbox refuses to sleep and the clock stands
+                           still */
     do {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
@@ -8800,7 +8805,7 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard, whatever its state: keeps threads out, and waits until all that are inside have
+/* Stops a shard in any state: lets no further thread enter, and waits until all threads inside have
    left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -8843,8 +8848,8 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the next size of a table, of 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on. From 8 on the
-   sizes double in three steps. */
+/* Returns the size of a table after n, in the series 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on.
+   From 8 on each size is twice the one three places before. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
@@ -8937,7 +8942,8 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
         same = s->size == size;
         if (same) failed = mli_shard_swap_table(lord, t, s, &next);
         if (same && !failed) (void)mli_u32_add(&lord->map.buckets, larger - next.size);
-        mli_lock_drop(&s->lock); /* a fork or a check of the map finds table and number alike */
+        mli_lock_drop(&s->lock); /* dropped only now, so that a fork or a check of the map finds the
+                                    table and map.buckets in agreement */
         mli_own_free(lord, next.data, (size_t)next.size * MLI_BUCKET_BYTES);
         if (failed <= 0) return failed;
     }
@@ -10125,8 +10131,8 @@ struct mli_names_state {
 
 /* The index: hash tables from addresses to rows and records. Threads read them without a lock.
    Entries are added under the cold lock, and never removed or moved. The newest table takes entries
-   until it is half full. Then there is a new table of four times its size, up to MLI_INDEX_MAX. So
-   growth copies nothing, and no call waits long for it. */
+   until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX, becomes
+   the newest. So growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
@@ -10157,7 +10163,7 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* another thread may have done the work
+    mli_own_free(lord, spare->block, spare->size); /* not used if another thread has done the work
                                                       meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
@@ -10169,15 +10175,17 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* the bytes before each allocation of stb_ds, which have its size */
+#define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
 
-/* Returns how many bytes of a block an allocation of `size` by stb_ds takes, with its head. */
+/* Returns how many bytes of a block an allocation of `size` bytes for stb_ds takes, with its
+   head. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that stb_ds changes now. Cannot fail,
-   because mli_dict_room_locked has reserved all the memory that the put takes. */
+/* Allocates for stb_ds, from the first block of the table that it is changing
+   (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
+   the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -10222,7 +10230,7 @@ MLI_STB_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_
 MLI_STB_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
                                       size_t keyoffset, int mode);
 MLI_STB_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
-struct stbds_string_arena; /* stb_ds makes the typedef, and C99 forbids a second */
+struct stbds_string_arena; /* stb_ds defines the typedef of this struct, and C99 allows only one */
 MLI_STB_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
 MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #ifdef __cplusplus
@@ -10577,7 +10585,7 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
-    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the loads in
+    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the addition in
                                                                 mli_helper_start */
 }
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
@@ -10652,12 +10660,12 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
     return mli_dev(lord, d, dev);
 }
 
-/* The names that engines have for a device type. */
+/* The names that other programs, such as PyTorch, have for a device type. */
 static const struct {
     char name[11];
     signed char type;
-} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before "cuda", because this word
-                                                                 begins with that */
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* searched before "cuda", with which
+                                                                 this name begins */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
                         {"xpu", MEMLORD_DEVICE_SYCL},
@@ -10971,11 +10979,11 @@ static uint64_t mli_account_most(const mli_account_record *b) {
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
-/* Takes bytes off *of, but never more than it has. */
+/* Takes `bytes` off the number *of, or sets it to 0 if it is less. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds bytes to an account that may have `most` bytes. If they do not fit, adds nothing and returns
-   MEMLORD_E_LIMIT. */
+/* Adds bytes to an account that may have at most `most` bytes, with those that tickets hold. If
+   they do not fit, adds nothing and returns MEMLORD_E_LIMIT. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -11099,8 +11107,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork needs them, because a thread may charge an
-   account while it is inside no shard. */
+/* Takes or drops the locks of all accounts. A fork needs these locks, because a thread may charge
+   an account outside of all shards, which a fork stops. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -11993,7 +12001,7 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 typedef struct mli_anomaly {
     memlord_anomaly is;        /* what the host gets; mli_anomaly_read fills in its `site` and
                                   `born` */
-    const memlord_site *given; /* the host's pointer to the site, which is compared and never
+    const memlord_site *given; /* the host's pointer to the site; it is compared but never
                                   followed */
     const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
                                         site, or no memory for the copy */
@@ -12054,9 +12062,9 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake once more, if the list has it under the pointer to the site of the call in
-   progress. If the list is full, counts it as left out instead. If neither is so, returns 0, and
-   the caller then copies the site. */
+/* Counts a mistake once more if the list has it under the host's pointer to the present site.
+   Otherwise counts it as left out if the list is full. Returns 1 in both cases. Else returns 0, and
+   the caller copies the site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -12192,7 +12200,7 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
-/* Returns why a call refuses a device, in words that go on after "cuda:0 is". */
+/* Returns why a call refuses a device, in words that end a sentence such as "cuda:0 is ...". */
 static MLI_COLD const char *mli_device_fault(memlord_device d) {
     return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
                                : "a selector: a device is needed";
@@ -12305,9 +12313,9 @@ typedef struct mli_picks {
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key);
 /* Reserves room for one more block in a part. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
-/* Gives back the room for a block that is not opened. */
+/* Gives back the room that was reserved for a block, because the block is not opened. */
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
-/* Adds a block to the part in which there is room for it. */
+/* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 /* Returns the entry of a key and, if `remove` is 1, removes it. If the part does not have the key,
    returns an entry with row 0. */
@@ -12341,8 +12349,8 @@ MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t 
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key; if the part does not have the key, the vacant entry for it. Requires:
-   the part has a vacant entry. */
+/* Returns the entry of a key or, if the part does not have the key, the vacant entry for it.
+   Requires: the part has a vacant entry. */
 static mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type, uint64_t key) {
     MLI_REQUIRE(part->count < part->cap);
     size_t at = mli_pick_home(key, part->cap);
@@ -12350,7 +12358,7 @@ static mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type, uint64_t k
         at = (at + 1) & (part->cap - 1);
     return &part->at[at];
 }
-/* Removes an entry. Moves the entries after it that are not at home because of it. */
+/* Removes an entry. Moves later entries back into the hole, so that a search still finds them. */
 static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     mli_pick *table = part->at;
@@ -12368,8 +12376,8 @@ static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
     part->count--;
 }
 
-/* Puts a larger table in the place of a part's, unless another thread has done so. *table and *cap
-   are then the table that the caller frees. */
+/* Replaces a part's table by the larger one in *table, unless another thread has done so. In either
+   case *table and *cap are then the table that the caller frees. */
 static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const mli_picks old = *part;
@@ -12552,11 +12560,11 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
    and returns "". Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
-/* Counts a guard that ended in another context than it began. */
+/* Counts a guard (memlord_guard) that ended in another context than the one in which it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
-/* Ends the innermost tags of a thread, until it has `depth` open tags. Requires: it has more than
-   that. */
+/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: more than `depth`
+   tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
 /* Notes in a guard what the end of the guard is to restore. */
@@ -12569,10 +12577,10 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Returns 1 if there is an interposer and the ledger is not its own. The acquire load pairs with
    the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, in the books of an interposer, too. Requires: the caller
+/* Begins a tag, or with `scope` a scope, also in the ledger of an interposer. Requires: the caller
    holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or with `scope` scopes, in the books of an interposer, too.
+/* Ends the innermost `count` tags, or with `scope` scopes, also in the ledger of an interposer.
    Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
@@ -12584,8 +12592,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry: doubles the cache if there is memory, and empties it. Later calls
-   then look up again what they need. */
+/* Makes room for one more entry in a thread's cache. Doubles the cache if there is memory, and
+   empties it, so later calls look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -12643,8 +12651,8 @@ MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Returns the number of a birth, or 0 if it has none yet. *key is then a key for the birth that the
-   index does not have yet. */
+/* Returns the number of a birth. If it has none yet, returns 0, and *key is a free key of the index
+   for the birth. */
 static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
@@ -12795,7 +12803,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
-/* Counts a tag that found no room, and logs a warning if it is the first. */
+/* Counts a tag for which there was no room, and logs a warning for the first such tag. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     mli_drop_warn(lord, &lord->tags.warned_tag,
@@ -12809,7 +12817,7 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
 }
 
 /* Gets the kept copy of a tag. The thread's cache has the copy under the host's pointer to the tag.
-   The host may change the text there, so the function compares the two texts. */
+   The host may change the text there, so the function also compares the texts. */
 static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
                                    const char **kept) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
@@ -12837,7 +12845,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
 
 /* Finds or makes the site of a place that the host gives by value. Returns NULL if there is no
    memory. The thread's cache has the site under the host's pointer to the file name. The host may
-   change the text there, so the function compares the two texts. */
+   change the text there, so the function also compares the texts. */
 static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
                                                 const memlord_site *place) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
@@ -12967,7 +12975,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* already here, because the orphan record caches nothing */
+    mli_thread_put(lord, t); /* the record can be given back before its cache is used, because the
+                                orphan record caches nothing */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;
@@ -12977,8 +12986,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report has
-                                                       the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a report that was
+                                                       requested before has the old mark */
     return mli_mark_next(lord);
 }
 
@@ -13621,9 +13630,9 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* -- stacks that do not reach the root -- The outermost frame of such a stack is a site without an
-   address, and its name tells why the stack was cut. Otherwise a cut stack would look like one that
-   starts at another root. */
+/* -- stacks that do not reach the root --
+   The outermost frame of such a stack is a site without an address, and its name tells why the
+   stack was cut. Otherwise a cut stack would look like one that starts at another root. */
 
 enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
 /* These are arrays, because a linker could not drop string literals alone: see mli_no_text in
@@ -14097,7 +14106,7 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) 
 
 /* -- writing -- */
 
-/* Returns sub-buffer `i`, where numbers count on past the end of the ring. */
+/* Returns sub-buffer `i` modulo the number of sub-buffers. */
 static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
     return (mli_subbuf *)(void *)((char *)(uintptr_t)(ring + 1) +
                                   (i % ring->subbufs) * ring->stride);
@@ -14135,8 +14144,8 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        mli_u64_store(&b->generation, 0); /* must come before `count`, which is therefore a release
-                                             store, as events are */
+        mli_u64_store(&b->generation, 0); /* must be visible before `count`, which is therefore
+                                             stored by a release, as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
@@ -14308,7 +14317,7 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
     return 0;
 }
 
-/* Converts an event for the host. A site may get its names here. */
+/* Converts an event for the host. Looks up the symbol of its site, if that was not done before. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
     MLI_REQUIRE(mli_none_held());
@@ -14377,8 +14386,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
-                                                    meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* if it is set now, another thread has installed a
+                                                    ring meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }
@@ -14680,7 +14689,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* the fence that is now first was not yet asked as the first of its queue */
+    if (q->first) { /* no thread has asked this fence since it became the first of the queue */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -15242,8 +15251,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
 }
 
 /* -- parts --
-   A block with parts has an array of pointers to them in order of offset. The side record points to
-   the array, which changes only inside the block's shard. No total counts parts. */
+   A part is a range of the bytes of a block, with a description. A block with parts has an array of
+   pointers to them in order of offset. The side record points to the array, which changes only
+   inside the block's shard. No total counts parts. */
 
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
@@ -15262,8 +15272,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, *spare takes its place, and *spare is
-   then the old array. Returns MLI_AGAIN if the array is full, and *spare is no larger. */
+/* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
+   larger. Returns MLI_AGAIN if the array is full and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -15332,7 +15342,7 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-/* Removes the part at an offset. Frees the block's array of parts if that is then empty. */
+/* Removes the part at an offset. If no part is left, also frees the block's array of parts. */
 static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key, uint64_t offset) {
     mli_probe probe;
@@ -16618,12 +16628,12 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most bytes that a device can have held since the sample of its phys, and sets *held
-   to the bytes that it holds. Frees on the cpu do not lower the result, because the allocator below
-   may keep the freed bytes and serve later allocs from them. One bound is what the device held at
-   the sample and the bytes allocated since. Another is the highest live bytes since, which are at
-   most a batch for each thread above the published bytes. A pool has its own count of the bytes
-   that it holds. */
+/* Returns the most bytes that a device can have held since the latest sample of its physical
+   device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
+   because the allocator below may keep the freed bytes and serve later allocs from them. One bound
+   is what the device held at the sample and the bytes allocated since. Another is the highest live
+   bytes since, which are at most a batch for each thread above the published bytes. A pool has its
+   own count of the bytes that it holds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -16783,10 +16793,11 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* they take about 50 ms, most of that asleep */
-/* Reserves bytes at a phys. Returns 1 if it did, and 0 if they do not fit. Returns -1 if they may
-   fit at the next try, because bytes in flight or another thread's change may be the cause. Without
-   `again` returns 0 in place of -1. */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* these tries take about 50 ms together, and the
+                                                     thread sleeps for most of it */
+/* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
+   Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
+   change keep them out now. Without `again` returns 0 in place of -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
@@ -16830,8 +16841,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* mli_draw_count returns how many tickets an alloc of this thread may come off. mli_draw_ticket
-   returns ticket i of these, or NULL if that is not open at the phys. */
+/* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
+   returns ticket i of these, or NULL if it is not open at the physical device. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -16862,8 +16873,7 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Moves bytes from one ticket to another. The account of `to` then holds them, and that of `from`
-   no longer does. */
+/* Moves bytes from one ticket to another, and from the account of `from` to the account of `to`. */
 static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
                                      uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
@@ -16873,8 +16883,9 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the planned bytes off the tickets, for a request whose account holds all of its bytes by
-   now. Requires: the caller has held the phys lock since mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen off the tickets. The account of the request holds
+   all bytes of the request already. Requires: the caller has held the phys lock since
+   mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -16903,8 +16914,8 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes that no ticket covers, at the phys and at the account. Returns 1 if it did, 0
-   if they do not fit, and -1 if the caller is to try again. */
+/* Reserves the bytes that no ticket covers, both at the physical device and at the account. Returns
+   1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -16937,8 +16948,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* set only once, because a call with a stale ticket may read it
-                                     now */
+    if (!v->phys) v->phys = phys; /* set only once, because a call with an old ticket may read it at
+                                     the same time */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -16968,7 +16979,8 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds no open ticket */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
+                                                  thread has no open ticket */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
 
@@ -17214,10 +17226,9 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 }
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
-/* Splits a query into parts if a shard has more matches than are copied at once, which happens
-   where small blocks lie close together. Returns 1 if it did. The hash of a block's key decides
-   which part the block is in. So the block is listed once, however the table changes between the
-   walks. */
+/* Splits a query into parts, and returns 1, if a shard has more matches than may be copied at once.
+   That happens where small blocks lie close together. The hash of a block's key decides which part
+   the block is in. So each block is listed once, even if the table changes between the walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
@@ -17328,7 +17339,8 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block to the end */
+    for (n = top->count; n > 1;) { /* moves the smallest block that is left to the end of the
+                                      heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
         out[n] = least;
@@ -17505,7 +17517,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* the destination of a move keeps the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
+                                               references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -17545,9 +17558,9 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends a fence that this thread has asked, and drops it. The fence is done (answer > 0) or has
-   failed (answer < 0). If it was the last fence of its block, it ends the block. Returns how many
-   bytes that credited. */
+/* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
+   (answer < 0). If it was the last fence of its block, also ends the block. Returns the bytes of
+   the block that it ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -17573,9 +17586,9 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return MLI_BYTES(of.word1);
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns how many bytes that
-   credited. A fence that is done but is not the first of its queue keeps its answer and waits for
-   its turn. */
+/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that the
+   answer ended, or 0. A fence that is done but is not the first of its queue keeps its answer and
+   waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -17592,9 +17605,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 if this thread runs a function of one of the ledger's fences. Then the call that runs
-   the function asks the other fences. A `done` that the thread left by longjmp does not run any
-   more, and its fence counts as not done. */
+/* Returns 1 if this thread runs a function of one of the ledger's fences. In that case the outer
+   call, which runs the function, asks the other fences. A `done` that the thread left by longjmp
+   does not run any more, and its fence counts as not done. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->generation) return 0;
@@ -17623,9 +17636,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask, and returns NULL if none is left. It is a fence
-   which nobody has asked yet, because it may record its event at that moment. Or it is the first
-   fence of a queue that this poll, `round`, has not asked. */
+/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue a
+   fence that nobody has asked yet comes first, because a fence may record its event when it is
+   first asked. Then comes the first fence of the queue, unless this poll, `round`, has asked it. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -17681,7 +17694,7 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     return found;
 }
 
-#define MLI_FENCES_PER_ALLOC 4 /* most fences that one call asks */
+#define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
 /* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
    Most calls only count themselves. A call looks for a queue when the count has reached p->due.
@@ -17720,8 +17733,9 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record, to which its fences belong, and copies what the
-   destination takes over. So all memory is taken before anything changes. */
+/* Gives the source of a move a side record for its fences, if it has none, and copies what the
+   destination takes over. The caller does this first, so that all memory is taken before anything
+   changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -17956,7 +17970,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     const int logs = !gone && mli_debug_on(lord);
     memlord_result r;
     if (!gone) gone = &e;
-    gone->key = gone->word1 = 0; /* for the returns before mli_block_close */
+    gone->key = gone->word1 = 0; /* for a return before mli_block_close sets them */
     if (!storage) return MEMLORD_OK;
     r = mli_key_begin(lord, device, storage, site, &t);
     if (!t) return r;
@@ -18019,10 +18033,11 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of balances: at first as a call asks for it, and after mli_arena_balance as it was
-   made. */
+/* A change of balances. Until mli_arena_balance it has what a call asks for, afterwards what was
+   done. */
 typedef struct mli_arena_change {
-    uint32_t dev, tag;      /* the number of the device; the row of the tag, 0: none */
+    uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
+                               tag */
     uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
                                the device's balance allowed */
     uint64_t tag_out;       /* the bytes of `out` that came off the tag */
@@ -18044,8 +18059,8 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
 }
 /* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
    balance. Two calls may together leave the tags with more bytes than the device. At least one of
-   them notices, because each changes one of the two words and then reads the other, all four
-   seq_cst. */
+   the calls notices it: each changes `arena` or `arena_tagged` before it reads both, and all these
+   accesses are seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -20447,14 +20462,14 @@ MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, its text, and the function
-   that computes it. */
+/* A rate that is computed from the statistics of a device: its name, its name in
+   PROMETHEUS, its text, and the function that computes it. */
 typedef struct mli_rates_row {
-    const char *name, *text;
+    const char *name, *family, *text;
     double (*of)(const memlord_stats *stats);
 } mli_rates_row;
 enum {
-#define MLI_X(name, text) MLI_RATE_##name,
+#define MLI_X(name, family, text) MLI_RATE_##name,
     MLI_RATES(MLI_X)
 #undef MLI_X
     MLI_RATE_COUNT
@@ -20555,7 +20570,7 @@ static MLI_COLD double mli_success_rate(const memlord_stats *s) {
     return mli_share(s->allocs, s->oom_failures);
 }
 MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
-#define MLI_X(name, text) {#name, text, mli_##name},
+#define MLI_X(name, family, text) {#name, family, text, mli_##name},
     MLI_RATES(MLI_X)
 #undef MLI_X
 };
@@ -29729,7 +29744,7 @@ static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-bYo90vCILdgjD3E3g3+pHfgxVkJg9XS/Oyvmdm/aYSM='; script-src 'sh"
-    "a256-3UOHUXg5/ub4uz5t4hLgdhYm+MDFOq0YB3loUNtyulU=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-bUrVUxD7mnYbtKTGuAjtUZrKocfzqYj+rk7lU8aFmp4=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -29752,581 +29767,581 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3742] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNq0vXt/2zbSNvz83U8hq1kvGUGKZMduQpnWmx63"
-    "3ebQJt12V9Wd0BJlsaZJlaR8qKzv/s41A4CgLGd79/k9m65FgiAIDAZzwswgKPK8Wne7y2gZF0ErTc4XVXcWFRfep/Mp/"
-    "YvUp4OjwWeDM3+ISlmcblV6Sv/6VGl20D84RqUku2hWGZzRw4H6NH4aH8cRqpT5vGrWOYqO5sfP1adRPzo+G6BOsUrjZp"
-    "3ZlP4dqU8Pnx4+e8p1zotk1qwTP6d/h+rTg+OD6JDrRNNpnG19bTA/mkfP1Kefzc4O4hi15kma7qpzcGxqHXC9s6jYVW0"
-    "wtdUYBtdRkTXrRYeHT1FrPn8+e/bU1Ln/2flZHMUY5LODwWDGg8zzrUEeTD+Lnp7RF+ez/vMp6uTVYnv2zp6fTacH6tOj"
-    "46Pp8WeodJlnedBaJXxRLqNprFrtt1+3XtJtW7Vexlmaq9YXeVbmaVTSsy/j36J/rVpvo6w0leyrmwCI0+MvKrleFklWr"
-    "ad5mhfdcrqIL+OAH+uq6FbzKUo2j9dn+U23TP5IsvPgLC9mcdGlks2iukzX5bTI05Twbjajx90qXwaHvadFfDnsXsdnF0"
-    "nVreKbCm/H3Wj226qsgkG//7fN/3cZz5Ko5S2LeB4XZbeIZ6tpPKORV0lOM5PlXXkUZ9PYX7vfOosX0VWSF0F5Sb1ebDZ"
-    "n+ex2fZWUyVmSJtVtwJdpPLyMivMkC/rDs2h6cV7kq2wWXEWFp9eSP+Sx6iJaFP4wv4qLeZpfd6+LaBmcFXF00b2mEQ/n"
-    "OWHo4Ony5smgd9Qqb8sqvuyuEtWNlss07kqBehuf53Hrp2/Vj/lZXuXq++QsLiIMiKdIlfSnW8ZFMucGu/TlJKLfbHVJh"
-    "dOgis5WaVTgvtyMF8lsFmeT9Swpl2l0G2R5Fu8ll8u8qOilTSRTFSQZYVZCczjPp6uyqwe/zldVmmRxcLC8aRG6JLOWjF"
-    "NWGw1Vnnfz+byMaWzLm83ZqqryTJVxGk8rlWTLVbXmgetPDBsffBCqgiJosfFhkAvzsFtEs2RVBgTQoUadoHdAWNPqHQN"
-    "3LpOsu4iBmsEB30c33etkVi0EeaSj6+mqKKk/y5ywOi50abDAJOpByM1af9SdbhA4X78yxjQA3coynoVVsYon63uDY/xw"
-    "W2iMtruNSptPaSmsl3mZMD6XVTK9uB1iefSHf1CNWXwTHA7N1M7T+GYY0VrMugkhUhlgjuJieE5YKBCxUMLaahE8vAFdq"
-    "GmUTr2j/tV1q9t6ihLf/y/zQkuXxny5e3o2iwHPOK/XYNDrHwn0ZR215OP9Vn+YxhX1rwtCg151e/1BfElvt6I1r/dZPM"
-    "0F8xltN59OF3kZZ+s/NeCnBgVkynesX1Dlj+BSN42JfTHgzJdb1NVsbdZ3IGtryH21hXGaJssyKYfXC+oUDy6m7oMWuBj"
-    "4zG1Wo6LG+UZXZeBZdLXGaINBc7YxUkxYTXNugmhV5UOhcsTG9PfQjAsNbrJlVr+DzcNdkK8R55DnbsfYdIN64chNj5Z4"
-    "vL6P1M5DZgqLaEaA67dAZRr0ZXMZJdm6htqzpw1M4pGarvVbAEQLNTYlrVrq+9o8G/QGGufMo46pIo0xy5FaBiG4ZCd66"
-    "1d7NA1J3ZDzWn/otNrfLA4ay4FpEVNNTZwGvcPdS6EeKa0avLZZHLpNucDY4jpRdnsNAG96WV7FO6bZbfp5kzo+ZZTvoZ"
-    "7qzZPzFdG01gzX0bTiq0+rZInfcnVJ7dyq3mVexKp3Ed+WqlfleVq2iDOA8t+nlj3IFjKKeXSZpLf6KYr9YT263vMDrJB"
-    "LoqfReXyflBq5agcD1lPB6/dwawrxml/j8zGzi+cOJA2mPATQT+PLZXW7NrUPrhaMh62+A8HDpy615TVDHB9lvLqYZBli"
-    "pRc9cH8WlYv4Y5zuGVGnHfyHJJceetvi5WJ49uF2iw8w7e4xce05CUHE4xy8PZAO38ccd4qAJySOXJPwtU6Tksqr2zTW1"
-    "MbBsGcuPPpDdzkM7i+Hp7ZREnXXTdauV4Ju8mMzLQB0ezE4apDKrYViPtk7i2a7mD1jjlMtn+2sxjK632xui9ButRTJar"
-    "iW4R/3+4IlhOpx4U4U9d9gUE2fd35bL9omo8QfGTPzImaSAGLr0KUjm3rFJ1drl3/W6H0gBMJWnK0tFWoQuqP7U3tw9AD"
-    "Xd1prlZdRmtrOn6X59MLFOp75rVb6OxD1oYlmMvbfYTOQZXu8gzZsDCkkEN3jx/ckD1vbgdNDfbte5P+1Z/0mwWLU/mz3"
-    "Wv3IZ1pn9zkz4Wo2+zhodohb0MeS+S1hIt2SoM9iASlY1XVM0hGDREjgdqdZBpJvnhIog3lSEAmZLpJ0xtIOqeEkSIm0L"
-    "tVavfI6qqYL28UkY/wSHBF4Cyw0xslNk4oSqb0vDJqlI+33FqsGy3E07vwinS683rPDVq//7EjTGqru+0o/evqMHj1vPE"
-    "LDF4kjykdnRKpWVTxk0tV9zhNqRPqjLf4kYslugVwaFrVtzY2RbAc+oIsMN+hvqhlBr6JW1loEPd6aDxGoLKSZj69rujC"
-    "Nitl6Ry+y+J4UfexqZM/ruXfXBJprLeKIXntYoCcEiNH9WodpvEg43GAlTHB2yKZ63Bb6RZwS8byKm8K0Q6QcyDAbbPX/"
-    "m0KkR05MaLitHzgybpIRIW8JsAdW2hWxUjrZShyiOwCmbr/dxYv9lgt+8258+RCG9bXWqPW2/lDru934ipZsKRzbDEVU5"
-    "l2Ck/lQb0nIsXZ09IagcU8Io+lO4/M4IwxMk8ukWv/3L23B1Wnhv34amB4pU/8BXRJ1tLJia2pFf7u+ZcSb/wdkYcHkzG"
-    "mziJcxfRf6J32SFLhzgIAmyRscHs3ic+XSK8IDwjhVFSRLLKOCauG+RevPNwB7UC6r5TELW5K2drAzXg27VqV9LxHllJv"
-    "/80R40zsv4tv1g6TYNN6bF3FDU9y9iuS1h+mkSze0cqO/AK2eOl95QRoZBuQbfdsVgf6y5q+/3iOFyVBUo5KKuPBxMfvQ"
-    "0j0tvDhyugDXNZ2KyPLf1NiGkMM66QNfhDh8T3q11PH4v6hLvekiKv6MuPVUevJUywSkUPAEHLYGrUHfpcfPzBcb7ARvd"
-    "Jz36K3WZ7at1lLJby+6Scr1R6H97Kh+y2F/8voyzauH2RWPizBK7DJLy1IOBcAft50ZtK8/ZNbV4D5SG12uwSs27hgbnf"
-    "yoiLbRrP5/KfbxrB1ty3TCoxs2AI2szAlEwpDHPYxouS3K4cPNGk3zmOUIQ7fdLg9/x1sNofKerY9JCGx+blv93Q3VtGG"
-    "7J2iB/9/fTKPsKiq3dJfa6ExceDVd0OwxYyGy070dagP0tMhLom9Jsfk0JaZestlL489n/avFDrFCsAmfeMBSJS1pm/51"
-    "Ui2S2nrZvZXJkDot3fGdtuYNW3b++xI+eICYOIvX2n5rY8AWf5KPAfW5BV1ekErYIJJ2AcjEiSTBeoZpoHe9S+nWz84bz"
-    "7D3BmO7K6HPk5t4ZkXyp1p+0sJUrQvTAvRYHxYrOk0ym9G1FX2nlPVn95Ee2AIRgvWRLZCn9RbIljlteM/cOujTn0/7/f"
-    "4hD58E6ibqPmQEYwNgraNjh3aIP12iEFRC7I+Gs7rMSkay1mBeGNX1WcPaYCyJ8jtbf/R7jv7s2NF46gmNSZ7fIf3WgrQ"
-    "R73dI6FNi3DQNVJFFC++o/zdCl",
-    "SIuqwcVnh26c35Tbw3wqHXrzkI+7Nd84M/vbW2rLfytj6/qKsL2XW2eSqNlGQfmwqFIm2qhqpljZBPr2mdbxkrg/S65pl"
-    "r8l+2pwfAhCG6ZA2vzFzVqSL5DOevNkS02sLVZ4vbabDK6HzBl9YiP6hHvHKFhANEcJlLDQtu/HgyeH7UbnKN3KBZGGKW"
-    "qWzRNr8vGIJH4KoxKIlr46uQjbQ7atoFB8/VZ/GfeP2y8D8NuCxO8NUtWEXxoerZtkv91W0Q+xatm64OEtNNGe0/7O+x1"
-    "mwqG7FZVrD/yKdCYuqbZmd09hE0vW9+jE73K2U86PHANwv9Fql9lyTSfkdSUzJIggfNERSuR6P+q3MFM2CC/iwER+S22l"
-    "Mimmie1SZLzVX3pw5dBVMMWD6T1xLADtOe3sEZaGg/YsYL3ZOp1fVhjOem+vSTLqHtNlqGJc+tAOHhzLYABQy46Pye64u"
-    "6ss/RkpdADlxNRg4f3TMCbWVxFSdrUYdgSqHeTtnfkjZNHPW0twkfScNe8O16LoVsiyRY/lA1XeqOF7WkWq2VfVejK8+G"
-    "2xdHsNsvzZw89lz1hoyzaPoooY/ZGmpt2Dzq9HIn4zNs4DhCtlf6+Zf8jjJd4ruW70sRg22y/vQ/TXB1sTvuILN+/BxIz"
-    "V+IixMAmCCu+0H4h0hzze9k2bHim3HN4AOlgdqfuS8VM7e061S4rorWqqlBaohX/G+LrySwOoqs8mTHL20EX+Vv8wPaJ2"
-    "Wi3IL7KqsCDzID7zh5EDkgJRzeP1wwL2aUxvkvxDSkAFljePC/gtMRVyqAF5eAq9tdiarNGikRpnVBpG7XSpMR93XyB+0"
-    "NTnUaXsRHt9bKaxfNolVZ/ypGjB5noT+uFTWPtwbZmeNTcA7wn9uNbsEA5CPj0f0GedxlddJOdNAnO4nnOzgiWU/YPo7b"
-    "jlSIE0u4S7ti45ta2XTXqATlEUe8a7ZRMdhkWXceQ/wVLMs5KNEHAU5KejeDx9GjYnO7Np2cxVkBztdU7x9uPRfrfUoZY"
-    "ONYCvTXq1xqSAcWBVgQf2O/+6A7C/X1wo+jd2wnffEodL1fWjtDETPt0+aBOYV6P0qiwZjm2KboWNSZ17HxhXzBEeOsVp"
-    "wLWXUe0Zk0x9TrT7kS6YpMVWmOaqNCb/3OifUtaySxsyyvt1jSNyjJss/NJW6sYpyeLg9OfFyQbTBdRdh7PTp5QwcksuT"
-    "LVMdPt05MnVER/dbunnzS+ADhdJfH11jf+1+3M4qtkGlNXZ1EVdYkBhO0vdRHVpI7pO+7kJydL0zY8Vdqnr5fEU6MW0dw"
-    "WrdhWUtEUwoLYa/2UES4Q4lSEG0nZusZ42WhWthZ5OhtSXZSfxTTXBEWe5RZYTOs6KlsF1t0shgm4iD+pCE4terclnW2V"
-    "EcwCZWtVxrPeyZMl9euBUX/y0LB50t1Bf83Ul+S65UIP3CnZPfgXLWJ16Ad1mOhBjF/08uy2Io7N9IJGOdRjlPEyHOgSM"
-    "CAofbHISSxpRZ+gJVqpZRxzxaw1X6Vpi6nMsBUVADAbQ66j9EK1vsLibP2R55cEh0wR/MpFfk0dSdO/CI/LmGB/6wLkpZ"
-    "QILOSmxdSnSi7j3QD5nlihjF614mi6MPOFbxBm5Nckf02jNO613hGY0E4L1k/ApdIFILD7nz47GHw2LINPCCvitEWItUw"
-    "yao4HrFqzIjonNMvo0oHMJXWOmxFa2gAKlRPYF9GS0PUvo4zpngukd6ZMwGRuW/mcRpovH1o230Kg1zVoDLFGEep9UkB4"
-    "o4dE8Qk/XtTjowGrVqcVkXRBAPrs4GDI8LDj/OTeOIcaT/DK20UyrzpyDxxqzYv8UnrAeIcLwqty2krj6CrmCbn8i4CSc"
-    "blgeislAqS3HwHMP+K0JhcgBDSofBoxEQGhkQ5jQFSJXmlht2kW0MNpuiqBfkxzuPufaPiKNEkYSEh5Y6rN8pgb6LW+jN"
-    "MqQnOpxd4Wy4tYiGlcoi2sUZFJep+8JeWeWA1NSrxE485MypK/N4t/Ed2i8wYM3+Feoxld7oYfs5WaBgG15lgLIjDUYCV"
-    "mkf31lUByxtb8coGeXlw/1DsQeXSvzFckB9vZpZXMpAUorBlSr8XUZDcuVMwWttFgyFSG5WyU0xq0S0JPr2LUma4uV2Kb"
-    "a8Egxx0iqeL8/26+WAhrQOVzKRGwfI8PlFVLqu2Gzxuwzla5OqMPMT+R2tzpLGYAzWZYrkn1FztJi7vZx+9R0Cpp/cjEk"
-    "HBzYXq849Hufv9FlkM6RXTRRKSXpoyFJHOHqUQPlkVO7JhIHm4WRKcSQJT3jP6SDFVWpG5eNjFZF/H3hZ/xhNGCakn1v/"
-    "QlLQs1PvXClPG3zN1fah68rwlHLhAg4lLwPl8SwFp6I9EstL8GuSxaEtdpDuitLRQE+mIRTy/YMCTfty999JMPE8QFgX/"
-    "WpIm6iAeqb/7a/JwRvW5MDhfIzOCSUC6BWIpQnD/9BfHTPf3c0uJvv/oiaA1a/0w+B0Ua9A+etj7vtf7BtE8IYEvUFZam"
-    "geVsfQBZ6rVe5dg8OIc0xZ1ZRucsLH8yj6spqWBC3DJdS7NxphS6H/+nTQIzsDiZVu2h5/nhKVRsWkLvQmNwyEjsVCRgX"
-    "Qe35WY4X2UCo0Xpxb6uXIXXXtyjKj2wKL9X5pexl4Snt16CEt8fgXe1A2YTbZWFWXzdehktVRlSrSoMmbe1R6Z+8ANdoK"
-    "6vctTIeudx5SX+3V3Ww/5OotYZSeJBonizQjFrC8aTja8rDpO5Z5v1CXKedDQB3Wj01c+9kl7we9RSJ1zSd5dE5GA+33r"
-    "nQr+FyK249MdVp122J74BQRHqhoZLGnqPe+T3qJWvSOr1vFRNAdtCHoynk9Crr+/u+n5n6aX+xlcFOhK+jKpFD/E9fKvm"
-    "samt0vA09f2NfDQKx71eL+tdRekqLj1/QqptSvMK2Cc9gGh/P0ELp31MSlF5BLqCOsLNdvmRPyzialVk67PboFKw6gRRr"
-    "0yJDnh9deQr2fbvpXF2Xi26R5uNxYDLBgbEPdkkVWgok4ZKeTvfhIwtKgpL3ZBKwqqXjaoeROhxfxIMnvRVEb4OT1/3JA"
-    "rQ836jt6mvv3XSWPWpIzQ7MfW4itKe5fu+mtKXLRkhmC0977X6rUbkNA6l+Is4PMVfDfbfaO7M0NGJ4DX3hb55FaeETAR"
-    "Y+q6diKX3Wk9qt/CoX9SjyYbwTQOcO85qECGft1f10rys7u6merj+/v60t8pKiNyefK5vvoS1QEJ9dOtFnQE3mHp9QoWh"
-    "9H/Oi+XbrHomlQhsvlqZFeQ1hjx+zZOuMDa1CP+VEcCwuDNCdHWj4UBd/cZrrlc9iN9opZlFs79/6/3Gi5FKpFlfUYXfH"
-    "Nj76ooR8KYGU0rQuWHg8ApK46r1OuwPX59Qt4evOx2DL7+F9kujFS/aBY2Mbsevqe9BNJzTRfgb1YHFt9UfRcFv6mqM0k"
-    "k3/Dz2KvXa3wCFpr3lqlxooCYGqFdmqLZnr6lTBNWgUZ+QNpuZd8xknQ7297l3TK1G07F50B1MeqZ9Oz/noSB8Pg/mKo6"
-    "K9DaYarRXgJqgkgW9AWU0+sC2j9ajdbYpPwRtAmt7olhyeaj3apGcL4KBiuDjol6EBtFfn5738Gh/35OL8LU670VV+Ju/"
-    "cQjZaxCyqf/CI3TV4/CVYK0Pf/zWq7CgBrgL/gPT98J7VROnVx09EVieeinT9GnA/E4L00juAj+CKYHWltKyZ2KrV2Hr9"
-    "/3932WN3RuPLpdR/S5dVt",
-    "vNU3Xq5t2dSw/MjPqjc2ZkNfVaEkVSlcoMRpb1uPhinuYEgbjHBpdu3MOU+moAjpTxHFpSFhEp07Qv4XX5dZpH1fFTWa/"
-    "l41wv6lfRK6Lv4bmeVvnAt9SLc9+2n4beuXrhg3yD0b1Q5/Q6uFnWY9zSlHngsBapr0fxKtQVxy8m6nc9pCTzMLECtbI7"
-    "cCe35jTeK12j79OEh783l+sfnvcopr6+7uiudnX1J7plfX93RyDqE5yGKaHnK41nQqSInn4Bip7GHXpJnoy/iCddoqePf"
-    "6PVSfxvLyL6phEi0Zg0DV2I9mCnIHgInqp5ONVAESReERJHhq2ACk4tQxFInXdeAF9vwoVu/gpTsl6dhv39/dVJub+fei"
-    "s1r4H0ogbSqjMAeF6cWMCeq5LuCVIpTdaUXuJ5m3L7RKbPN7aZc1pI5yc0vP193b/zyUl4SRxteF5D+gWIW0QooV7VAzm"
-    "nRfWC0PvV6Wp//8ojNJqOs14+pweTunN1mYxw0QlfqMXpDb2IzpieEZw1fK88Bz8qkEJBD2JDKtEixnkZYp34IqbFDczv"
-    "0mquTvt3d3v/IK42BmedBLrKuCJpbPSoJykPKqxK99XTAT2DJxPV/I7wyr7kT4JHvFxqSfOWJBuBzprUPXpGdFtBLg+qT"
-    "fiOpMnbynunBs9oyCWkCndt5iGVd4lkhqvwNO+unlRMUB57KD446A6e0lDDd71pnKZlSDThncJoaZkmuokn5fCbysvUO8"
-    "LqvEaKVVgOV91u67Q/NFO32IGma2kkKDbKu1FXsrBXZxGThqvHpaL/d1bg+7uQ1BFDx/T2hGZ3/KjH/mZqMFHj85LI74r"
-    "W22TiZwy1t9iQC29U1juLz5PsDc2vR5hwj1qcnxKyZ/TRKcGOFzR9MPKIEl2pgcq7uOxcQSCVdj1/c1YSFGLAQAtW4bcE"
-    "rYooMoQwb5sa0wyTEgohlZUVse2SCgCK32r7nZeeTAWt2tNQugB8Sk/ohmkuoa07pke9JLvYGlfWi4opydaRaUsd0ix9V"
-    "ndarWLqtLw6VX+QePJU6eEeKP2dbta7jKOSVKx38Q0WiC4+9Ot2u4OBXwtkvGqW+bV3IILPNE5SWUppfn6g33ny1PdddJ"
-    "kPVyehPBquOuHc111jT/aXHs2iBsIxfZbu2uwm0vaHL6UednR1FZV3ekem+3yDl0Vd2wtD8Ln9/Zf1yDFP5rmvDg62CnK"
-    "/5opnliui12U47j5X3ecTR4rI2fTSg+mnNJgfMSrkmn8k4avV5RnJk3kvzy+Ze+150Yn0/e4uOtU9p8tuOU4mJ4ekReEi"
-    "jIin1zPOrxOZ4Cwtj3rwy6Hnzvw7q6NQKa8Oml95rR90P6MVsnXb17fdzwKsGWJlSRa/y0nyLlTWSf1hbLDd0XMuMoGJs"
-    "uPNCUdBgIis5A16MzRQJX4Zq0umAQok3iBPQg8a3N+ZiO47LQT0lSZIhgRFRJSJJJlSS0CSx5Gi/3ciCA6L8BQS1mL0Ur"
-    "7Ae7TegqTp9q+rg/7gsE3LtLB0ZqFuiBAsOjdgFXOW4yNas/g1Y8ImA5TKAobGkhisURToU8V4MSFcI70SrJ0Kxu9jT79"
-    "Ij9TBMVQ2D9X8iU+6uRq3YW9tU+HUn0yIN/4We2bsygOQugIw/8kgPvSHf8QgL6Hg86gBqQCzAR6tiFt/HRNbbgetdmdu"
-    "+rLo/ZYTU2sTnfH1pcK1+qfn4Pr7iviKnTA2c2Q0yGali4aSu+bdl+/FY13xzY/aLYrYH8FrYoRZvoMS8VU5JXrdHnn4n"
-    "Nrr+4FX7e8TTr3rsQeo53eqx83hQ2uDpvjP+HY06MM1hygaukdLlxpQe3uV08OrRg9ZKeclVxkxCq9q9Mu2+CMNogxTKz"
-    "1Ow5nXTrR/Stuox630hGSWf2beVOm3xylJVtMNcVeqL+4pbbWuojNxJSBNPicm3UZanGTKvhJt1WY/yDQ6i9N28KHeFzR"
-    "Gec096g1FBQPro3VFUsWm1wLM2Zol3nNbW3vyJI54H6Al5pDeB9LRXp/9RiyuF5Vlck4gV2vpLelm26KEcs1dOixF8QwF"
-    "MItZPNH4eE6zGZhCYpOXOlBGtMt3vvodQsmaHRwDbf6xjG5E0/8I6J3SGqFHAeMG2+foUhHmBBel1TCjEO8TtoenBO40a"
-    "SvMEgGcbY3BfINmSOIcJ6qYhOO9ASHJhJcCzWwslFpMctPwdAr6R4NIrfWjRa3NkisJG+W26a5NXAGXq5SpQFvBzjQyyC"
-    "PSPI9J96iEyDs9yUZfxh4RglQdAmnbbYXpo/4FaYf4IsZ+2h99aHmP1l/qe5IxSPulxclEIiHh2AO9Ovr8C8IZODyL7ZR"
-    "uzttEBOvnB1QEMyzhj96qVu1rLPI5rSlnfVw31scFm0SiKTEvkhyvqROX+YxYawnhEbcwXEHJu+BHBVutivD02it6EuEy"
-    "8/XiGbllwfiC7thmSaPgluYFgCUEklqIvMI3s/JbRSC68LLxGb0kHSAqqaheT5IF+BAesIrNSm0s5pobF7yv7Bfs3BQuY"
-    "Sc0nzU2vIOjYx8eLdVL+XZCq/fubjzxa7pu7GAkB2XB0qu0pYuWRMW39Osbix5gQoW5gSLNZy6LRgMyyFRUvSEpLyihFh"
-    "e3GDzGGVXvIfy9l8a1oEKcVkZyUbHu/DPVoI7W0v9XMaZPj/6CBKgI83l3R5fQZ2LF8+sruocZKXZm/rdqW8WvbpcxAYy"
-    "5fBzydk+SnbdHUkBoSBNf19Ht1PVgvDClhBa3Fnsg9Dz5tdO/Gfe7z6PufNJ59KRHo6y80h+12wS2Iizv7tr9m3YnI1L/"
-    "ltvzBsdg3AkJQnd3JU3HMo1oyrYbomVkZwikIR/lnQ+ffOikQcG/6MbZKkln7xNS4Ngwfuvld3ck2gEficItk+lFsL4g6"
-    "hy0edraimmkqbdR/OWAerIXjW6p0x0PxlagNvU/aHfkGus0iDrtzo5xLKMkq6jBtB5H7/H411+fTHgANGNtD/uyF1l+nf"
-    "ltM+1XWRiDStmXvODXWeeuAQJfYKB+iEMjRLAaAaZijJHtibopw7UgZUBN7gFxYOOkL9vLnmCmkt15JuxELmEExSvGKMp"
-    "YCnccWh1msZ/2GZh/op6zR3K9Q3I0Wx9E1UlopQ589/b1K22lTea3HouywCc8ZhKbM6JHXF3Rwju3dz7vHEz9bYIQ63GO"
-    "QIbu9ZTorOlOSoSqEMXdbWSKRlI/oUUrbFno+9KbaspAtKl+1net5IWxkn8DBgGLu32HDbDG4h5dxHqAa5A502ND5qZW2"
-    "doer+FaOX2edJTYPFLEBxG7QDLdtlrQyv0U+u4ZDFgV/lyCMjDglxEoYOGzsejDJ5980FtLHzxjngV0iEdBFVZjJnQpS2"
-    "OThpJwkxlao0e4WtLCw3KtZEmK0VAvNE4+NY1pTbT1wqES/GKHi+vN4iVJIPEIajVddQYkjfAypor0Q/XQk7NbkhEDg1I"
-    "XyQy7YIoWWDAmXYf+sc6D34mCu0dJrfCSwYUkHpwit4RejC/LEEvCW2c56o5pUPwZ6qVAha3UG+JwRIUDljTw34REFQsI"
-    "hq/GeeiQRFB73E2ex8xKHfnIKwUK+/u5XBBLsEWeLguvMnOJUHySnvOQuiUfUKZpLJAMIkvc466LFJZv6bZOz4h5ABx34"
-    "eDkhApq+0iuIthHcqtH01qnwY6jSbjXp+8RbMfZhG47teEtl60FZ2eMGY9ZZBkYxTb9q/WEkoTkasRg070nXKReCsSzjR"
-    "/UxXqe3lTGKGc/8WUFwYY",
-    "oFBWbtrMR84tMI6DmBlJLsC4WrFMlMhCcx8FefxPEG/UyM+3HLLFk4ekbAJjEEqMC0l1J0CX6mfX028Q8iMfl4xL7JPRh"
-    "gBC/DnI8Ku8TRCLOTKRE3sk1BdjegM1FMGOUKkIGcKIJEHjoyww7tzQhMMcaZYZmLr/uIRpjlFK/s9m3UE+8eXg650UG9"
-    "QxPial1B8M0TLXMVFtUmza41lyIK1pNMhJtiO+M0lqMClK/CHkiCzXHyGFFlm5p7nB359kaHyytAWK0mHMRXyQsP5MKRG"
-    "6SHtidSEzKUvWkKUoFsmetayWyQSd3ogac+dhXlnXfCbMRdrnlzoeu1jOEoFNbtlAlJvW20NKaOqj3nHOWi4eRS1AdzHX"
-    "HJTRUS4ptIaHRzjFFW2NiuhPtHIujwd/bwzGkMIfMbpncWAxYQ9IeSKCGBFnQIgmL3mrpp0IrCtk9mIbFqGRKVbjrbhsH"
-    "nEn3S6Y+c2J2DAlS1ISCCwzmLtn/tzfXbg0NiQzCiJHI5owum02tnpGejR0mEVl4FZg1WGAjH8A0svS2HBD5PEM5DQaQl"
-    "8piShAOZq1SkPK3t9aJhUfKfsMfRnafLWly0wcmP9NOpGbiE/fLGpsesfjnGUiwe4gA4geI8g7peLGDdHgrtdghQVHpBG"
-    "qbQQZRx+x2N43JPEmxLaAF/hWeOjoB3wseTkMryTWAvDKuIdI6u9L5xJLe8yTX+wK5l8KkuzIEi0AJnFkoL5K9b18UMqp"
-    "PoKeqhOPbH5FPaCuJTxofWjAtkmh2QTeIgaIOODv0VowCqJTsQKzNxnUtCi3gUqAtGzSFwUpPoi1se6uMwHFObbZJyF9p"
-    "dtbizey2oLOtjD8GubHDb5WNFbb4hlt7ajBAOjB9xYjLYMl5fgU2a7OpbLesHKHzlVFY+7564avXIXErUv4u6IEst/UGj"
-    "4g1/E4M/UU3/F3V2HuuXjOtfm342Oh10DQbvVZrHuCjzDQIKk0Y/buL0f7mTJqjBy/UtMci7kKtCOYG57dRJ/Hn3kexjw"
-    "QvZ4pXrt/LGd2yqxJoewMXSAY/d+5ZSeg232Zea3a4XIEZS4d6U/jeAht7Vizf35+LKAg0Eloz7Ym47QjBb3esUYO5rD1"
-    "hVY7vURqBoinmv+/tQ0P2sYrNIiSi9IOxttwjenmt3Bg0KLbQgBb0Xmqme38/FfmSPlSRCPgECuijJzCK1wukqGUNLTLJ"
-    "AtF3G6yflEl9x5uiRVwSWdZNj6bwcYIOu5BG54oNa1QZOoBvlpvmE/otLaSZLzIO2m7LKiOULAxKqpuQ7Uk1eyWgCRpaX"
-    "c2CTaGmY46RAofd+pMh4zNNt7rBFqIrPxS1/OCA/4rAT+rGwcSPxleTWoLGXZdYzA390jLJaz6iUUjVRVS5PwHqReMD+v"
-    "X/JJ/BkDSbcehCxFqdsZ43HhzwA8uH4szaDh6VxjzwvhTTwItS6/5vXQfI91nT/U1GcHIwGk+C7+F5BbzNob5DuPW11+N"
-    "bWpnjiaH0vV7P1rv28gaJ5/IoPI0M6tH/FCloWkMxnLtJql6WBE04JOVqgTQWirULUhoR0no6MJa5WFvmbspxDlZ5joSD"
-    "tKpKar0A27XaiVWMxFgRZ/QCnAiVM+BBQKsXewJwGzCv6n7xHlKc+WaU+MJ6U+sRDCDR2ayvTk1QXlitusayUoRwfoeEL"
-    "1KnSGuEWjaYjCtSc3vXUalL+roEgw8hp6VzQl/Gg+is9PjlLr/gB3xDdacRPAFKjeBUMMtXZxUVGCkZ7cWEL6WokHQLvd"
-    "vImLJtGjeGRMpFedoflt1uTRYNLpcT3kRcLUkmoA50sKFI/YjQKdzQD91gALjDL91yH3HPF1TAfUQBX+AF6uEdXqBfJe9"
-    "BZou4r0Y73mjjQth3llbvJnTXdAPabKrxSt2c7yMaN8lW8dA0ZJeYLgD48CtMPyeY3QwFXtodNVKJ+ETw0RD8QzpSBLQ5"
-    "SfB31B0EgwaRj9jkzY34EfU2V3knlFcdVvS6YfXX8p7TSnZvXBlNAqmwXmaGx55kWD7wlJDxheGgHrQ1Kotlg1Xdu7v1g"
-    "9YeHEcwJ4WLGRz9Sqxn0N8MxZTNLYA7ldYckllzSFmbQzJrDhGUJpLMvxrGGIeoOzksK44iPvRzQbWcYFwKo+WXgVVlT/"
-    "qDAiyLjJeFttdhV7hy3Ixl8sDnaUXzx7vSB9ixud1uJr9WbYzDg776Jg6fPqtJ6LstD2J0ZARnIPp+zN9/IoUErSy067b"
-    "y1bhU+SR8xKeVjMa9w+NOb/D0caZ6g8PH2SQY954fdvmaSg6oRFOlD5LL8dEavfwaQdHeob9pPVrnW/fYpjrsBwdHRzD9"
-    "1ZsRpRh2CF/i3lleb8u8Q69k2xVKpS4Vrw279+rJ/pmmCo8PO/oeO4dfECK+qDxaVH87etzrD551e/3D4+1ue3rEvafHQ"
-    "e/ZU7+TobOmsP/8KED2SpR9B6sKyw3+48Pj/pN3cWMgn29BHl7m7EhlXJ4TcLCqiK39kebOfxzF8A0DfeMd0idepZfsAK"
-    "4TZ/lNXIY7vJ++iTcKhsWx1ThhFZRlNiISHTjEMxkmhKTLfOn5w9q5PpFudCtNV9KQxNcbur3xH5ckzgkFeVwO9cxQR8b"
-    "FRAhd4qvvxXcpUakqaBDYLS06g9OQxrS1nOfUFNOn2l7EDgXS/MkAgt78pD+SWoGubPba5owDuXyX1gwpffPTsF9rgp68"
-    "MJ5P6t7fhGln2k14/dAImk5P7PYjRT/CWYt0Ruo5ZqKWZ266Cwg5UdwdQBpvGs40NPxEL1rh4wV9PqXP2y3muCeHpcSz4"
-    "V5EZHBZEW2G1dJj+15+ETfdsLAd9DNwIDxQpgZ3kIi3GRkhjRc1J05QqO56pAHbPYBrLY3g0G807goD31vtQkEGshJQRU"
-    "LKKpvt7+/pK7bwZMDI8zQ/i9IX6XIRhcmod3AUDBouRl/BgS7zdRn3H43X3et60ekhCTgEXnhZMYhV/cGE7cPufEm6g60"
-    "GO/TeU7fVAUZ76OPDW108hn/36cHT/f0VRF4B9/vY0wwl6j6j9dd5ym0+OdhuYKCp7dIaiGHkrGg+92KiS/v7S5iJV0sY"
-    "iWuLfbZtRTMryPFUyp5Esc/7xioXetG76VRPNCF4LCWYSyP/yQoSAfbmJAQvOqGrjsy4LxsYuruvYliBLH2P/RMEQo2S2"
-    "PVkIoYXfHi0fgm7EBwI7j0lAlcP6m3WNMH/EI9j4+c3YQrGxM0qFDkJcArLgMOr0lvPH9ZE3kE1sKYKrGmoV/k4U69Aa+"
-    "mBDycnCQqG4wNkr/3BiJ+yiInYSAlUbaOm8Nu28hKigu1OO0iIrsC34WBw0Iay2HmlhwigJD48BKRVYuiHvGvCHWg7H2u"
-    "f51lML5PA05bqILJOI85rSdbC6FqzpBAfi7ItQ+EJItUoTsu4ZYfZ8SJsZbdVi3S2hHTlmPRWpz6NSFx52urGlD4pTWOK"
-    "MQQ7PIyEldy73YGVSwfmIno9c5up0csAIZ3v71dCfI3q6A4sqVDFjIcu5T2Wl52aIuS3dw7tSxe99KuYA4PglQjbRAUsY"
-    "jktkzKZzZB/l63obdX+9ebzQavdaTjn8WX5O5Fl3ZivJ1lLfZUVBCsdzWXb5wdtU5Veyh2tyfo9MAobwh5WcG1TjmMYXD"
-    "9qKVYItYBauGwOkeVGF92wY5qZB7D8x3r107rRyw1Oe7H6AztiSj/0lVcKw+oO+tqBjKi3ythz7wMcvFC0US0OCGCPL/7"
-    "6Jmh9IGoBvZHD2Xa79DkS",
-    "v17x3MewslKXI1tEVBwNI9IWSEbLbEBWVEMB5AoUczTz2mfwaUuqNA4i3UX59YPvPLlioWadA9wRMFycy7Rf33pZcFTIW"
-    "84Thq01f7PVoASTaL33eJSZ6A7VfYpd+uHPXiybWhzlpzVm6uJe3uP0BkS7qPN3d+hyDluHsRloryxTzlSlf3DcDlDfZ7"
-    "7Du1KSfsb24eRghwdktkVJtyjnsCLUqYrk0kMM5ff5dVx8EWFjBDwQWE7ANIYP99VGqCJYU2K1VE9iF9m5JdHKTrPtevh"
-    "YMoHj4VgaK4vWhvrbG4nVyO0FfCFkRwid8Eek989mRCaD2BElQDU98wTapnTVFZ5ASEdtHZQuhL0kgqIJIkkiSFDTQzal"
-    "LySDVYh+yCdY66GF8C/PLVFtduRq+7QOwPVIXVd0QTQxfyIqGysq0eZD8AHJoDA2eNU1YGzsD1SVjZst9gT+4tH6lijw0"
-    "76/4fsv4YDXnPQvyqY7Q4ujadnh9UvQZuo8y7H9SQAJIxNrZF3ppyWqwAeC/khVe9VjL9HXRJr8jle/Ag/Ptqj7k7ojr8"
-    "om9unZJQ5unXrqGV5zDth8AwPBSPbKHGcX2Flqqd6GyGK5+8OIw39yvQKjOr6Kw4956rW9eWOpp7bmYXGKlfoHlx7l2gl"
-    "A0yW1B90QNlzmGJx80GfxkS/DPf1U/QRugCu3sd/K7UVoqLqW6cyt5qujukS2sEDgYQJgCw5xs6pI/xnf3t1VxLuqSF9G"
-    "KXyOfeYbT/6HZ8W6sTkeTKMvSt7+l08F/ANjA/OdHC7KIjpQKyW7QCPHTNvP4NWBKiRwc9UMVUlMd+v223d3peM37Tv8i"
-    "wfCLWzRIF8RKwEzr4UH3ax2JsCpp0yMv5R0ao1dizesC4NcVOHewPKN0hpZIfBq0n4eV59jiSbZ+Rcp0n2yiG9kgnHZm3"
-    "LpL91cIjVMwb+7sDAsJxvH6favOE7HPb7otBuJgOr0PTppFBIufjQlVFvp9JwzOAthqDBx6rJ3t0vIHO3LfFXG7Y2pCp/"
-    "rwIVKpVc9EByLAFgytKDi3IDGazoftXUrbfayHLGgoF9SEjegWIjIiZ7DDYqovP2yeEaD2eoniqA6vWh2xu2FchVaMMGh"
-    "4CZ9ipBwD1EoED2lbAM3LQMHXmjUpbN0VQQZsWitorzLwoN+rV5cVVv2E6Bjwy9El7Fp3VvziT5ONdyzZw9KhtVeqNugR"
-    "ZSxcKwlSqU1EIuVr9n8VYaZtTm8q32qfoy98bj9te4koQ4YDnxaTzWE10hRBFEE0vobESHdSmJjDHVUC2RiXabWfCyxfv"
-    "Mty9Zt3ifSb0LGVmvOtGNqvYP9b6sa2wS36r3FDdUr5beu98TbWudW8sRrX2j1qY2Nj3jGL2pGnGtbppC+dUXskT9Gip/"
-    "ZNTIzSR2DXSTQY8rngRGGXIeuL7fI79hRIc84zEM2j9r7+9adSfTkhpIJrNQTa2KhBUnEK7X2U2j4a6oijEbfeAlyPyy9"
-    "1LhTBrYtWYZnO1w46n0chksm2kP7oTR1WnCxieoUUmzFCTvxWC0xIKI6a50X8bVq0SqJiaoUUXbRg2uw+UJSBwF++Nkka"
-    "+JsWjoZFUcBwjpV54RTnLYJRFxHDF7ml3wkeJUT1RVfzJceTtggiefBRnFoNPJBUZGuLoLRS692cZFtc2rHgaHMhwEQOD"
-    "/6wOLRc8lTJ63Td25b10hatbO3knEFOZlWSxBiTl9okxWaUUd6yAQzRDCV6ASU+oGB34e3jE6cIaaMLpdpXMJmjWoj0nv"
-    "wPYYc9Ekp9jttTBZnZaJbUNlNoBOP1Zm/jHpbfuh4+X39dfRBmXAcToMVtZpqrAHlThU2tyosZqhNY/ODklsH7u3vF6ey"
-    "D2WhzMacopsbYVY3XohcO2o7s0rDYb/vTWtBnKBl3OVoBjX88qLR7r887Smlw4C11zu1DCjgCZLjoB5n0EAWNxMU0ubTC"
-    "yXxl3kBWeHMp6aravtLVOR8YZqvUk660zqLaSVds0T/wVeuOR2W57qV11mKSKdv4g3SZupZhxQT0IqUbJAtJxuksZKYJJ"
-    "JoPKvVY2e3Yof7+RqTEWQKfSmDin+DCsRJ40BQ3t31VVN4nEsOXPZ9hvgREBY6uTBbxnSjs5fSbLm5MzfD3FjVQs/1P8o"
-    "fIqBarhfitXd+d3fOOI41uiFhAcmIuKXPS/bx1RJH+EbfciwMCVh5ypckYTVkqDaiRwHMprkJ2jirafwqp8tu1yoelS0l"
-    "FAqeKDpICqQZl5IGFpIc51dnSaXo5cuYRN6fiXCTtEBizQYBVTpJelt9eEET3eIE1bxOJWkZocG7bEMTmsCrFXFeOIAdL"
-    "ZNMFrTLOCqmNCDmycIfwLmksDlIKeWW251cxMYtBZ3b5s6Sjp+rVDb44EkyDStWaM7D0++8c5ohMN8q/2m5NC93UGqzUW"
-    "hDCM9neK6uPPaQmoc/iHeDjjqnpna1s92IocgvTDurcG3EqqD9rb5qK5ap2v9g/nWGeED25d2oRej6Hqz8eiSr8fmk0dX"
-    "cFdKanhRrYJqR19Sa3gz26gK6Rc90B28wU8gjL6mMOVpu4VjYqdr6xhhbLNbv1Vivtnq8Fa6/GL+YYIv4RVUVydmqgrLj"
-    "nFbfVjoOZ6/ZQxh6TEFUji1kJ3d3Xg1m+MzBxx71lC2GkpZvqV7Vdr+mf7Jf57LG7cjRsfn9nAR/pqkX3I7uJDVz3jPZs"
-    "8M9Z6wvJgppSaqU0NHWGH14JykDEexFnASJImnB/RBT9Y3mkhxzajtqhWyYUGAlobXxGmsl31ZAGytIRQ1TT75Dij3tj7"
-    "6EL0zsg5iaRG6agPbawYdXumv1rOku9j6oHbTFpvTYDkUViogk9kJ85V0EM7iUqYn7uVrTxLP0ZcJBdZAoZ//nuy10n/o"
-    "7Cue0NFSqyaqhzKYpybdsqTcBjV2PNtekC5OGRDLUV9DYvwezzuLC0zsrPJQ2r2I7UINJHEnGFSBa84XHWRjMQvx2S46/"
-    "8OC9a+K5iLDMkmlVcjBQj7NWS1xQGf7AbiGSkO6WrpEYi8T5JDzd401AbOtmszppVCKYQAWyRyzPON1V/SgP6utb6of+h"
-    "A0xrH3AEVeB6Nt7hlPr2IPwB7YZ2QB/yfSWWMNqWIilMQkK8eDcSoj0xxZs3mfeOJ6IU0PWjEK1VpIyZBkjQxzQPShKzD"
-    "GrcwYALMv5vJ9qhvazByuJRjft0iI0hyer5LXjy85FXyvji1h76wVjS0HbtdujDg+0N45XY3siUTBjnbH2z76mHDfDCbw"
-    "CqQVOx+uGINqoRFSv/aUn4k+Ib0rS44991HxJHOcnShQFetdkZd/5wS2fWXoPvuj0lmR3tTp4236h0lIwfWOjPs9CdFiH"
-    "Jqk3JCUScxaBj8oCHWsmCKN+wmatiZKlSc042weCY9mGGp/o/B+9ly9+ef/2xddfvf/21buvvvnqR3r2twGhQX8UB6+iV"
-    "+qXrYZsNK4Y9OuN/2yHL5eCEZSFC8gvUiauKVwojmXjPyreIEnUhRexpRPB/rS2k9nE2VDirV7WvE3Isn4fGyjxOCFOah"
-    "Rpvfdv3VhQUYlPhU2i4P1CWroODGb33jq69X/cmFgSkFCzjt1dhXCgGkcTdOinOhicJAXnDk5qv9B6BxejG760FMO3Fk/"
-    "sXEx9mHU575NamwBA/l5pogZtmoGFdmSb+sOF9Ek2RuDrbwvY0bxuapXBmjJD0CEjTzDfwFW4jq2LlH2VfdL9xrMvMt5b"
-    "2a6iW9VbnQRgHir85x1/V",
-    "Jkg6yAEOh4ZJc7G9DubP6mEUUTaEd3PPSBFqql62gzsSE1gR92kDqu/996FV4zP6vmGg7ObmCYywEoM3IsNPOwrf+trhX"
-    "Wvq5+Mp2o+4XAjboOQMYF3cWog5Gfj6USHH6U9noHRB08/bDHKSX6NTAKxuAeiZ0cbtpSQtnqJg4dn/odg15uoqNgYgFQ"
-    "LkW4hmW2/7G+5/WpBIq7UGqsqiI0OCR9t43NdhfJwXEdROKrmhtADBGLvF6+Ouids2aOVoUPT2T/c+0VccMxas1uDHKbu"
-    "qy+tLwxJBV+AlGBjnXMF1K/VxObrezFljfaJ/zf6w2URh1+q2hAbwcFyNM5VaVOyfk6SE+w0NdnpIBGMM5btQPv87u7zz"
-    "FHnyx3q/C/wHNCRCRHfsWSShDSMC/aeAJbiFWsKZCGFQ85Gv7CPILF13sRjZtEeaYJc9Tj79J6l72JlTKji50hht2fChR"
-    "6tk01rDESZfAiSINdRQHd33KZ0rj3K5RMsAUWNQKEPeBUpjEnuxmbmo3Vs7QHUm56c61jX0NjzY1nHqLKpRweq1ukc2VM"
-    "WAmflpLpQcEKu09vWTva8s28m59fVweB5v9V+AK1JN8yUbDaWdQukvFlCj/gE11ehdUI3OmZKR3qqsyKJ50He8azr+9HI"
-    "ftps2INNmOhcW4+4rCgS8kCVGF2UBjrNC/dGP4NE7atXvJLEMzMpJTElMqHoiDUhiSN9L7eB81xHtKlvKzcZoMaXV1hSQ"
-    "TxexONqMkak+W8PfM2QUkmxUlWoddZ4Ij6C6g03wJk/7u7WehtXMo8IZYiaHdG48pte3NibOe0HzQ58K9uxvvpZEIdWa/"
-    "PtH0vvDRqgB8F1Xf2fTnVPNg8I4FV8GVR6BjMbWm/DqAcmJfW9KHy2kQZ9N7LxH45fo17ZY2hP0SRkmNJqjsaHE1WEUBH"
-    "Eq1ql4bhwIqggThW7Q6d+8of1bBG5TGmOSJxAW3Z6JaeDlV90rKA6rznsCxKshD3f3f2zlBrY7BOB4IWvXjicvVRXNaN+"
-    "pX5HMy903uVyMv590glfEVZG4wFMEeZJf0L3obkb8B3nTEW0TrPeQaPega73wsRBOGHM5xy6vB149zM2sCvsNVrP3BL7b"
-    "ivSMbBLeBNWLvGqYyuDlboK6/zYh0JAXhC2j37ybsYvJn7AXTkP6Q1ZlXC+/LKS+EzRIP3hOc3DlR3fwoZKTb2FMh0ZoC"
-    "OrHuMYzcWqGY/NPdJh99RaZY1JbXEqkLBSUydE2jBnTl6oV5iTdPxq0g1f2E3OeegsiP19Wg4I3EGw9xx9a+oN6uO345+"
-    "8eSMUDSiKskaMmY+MT4ySiPlKTczXlIQs/BvjCb8JHBjhOeA7cbjiT38q0MM3IRZYucozIRu4a8be1kp3I0prOwCiwWwk"
-    "GCGTNL1Comk6DjjIghfF/+TyC0H+0HrfDY2EmExMMBEs3CNuLmDhwbCfRD8+VDq1fKh/RdkxPt18I5nCpp1IL5B0Mp5za"
-    "JZZHTpcSJFes7Gp5K+ZGoPzxlr/UkntRFyvtWrSjet1WGHbwNSqvUw17cRGQiHtSv8xfI6qMZhLZHGgDibCtqrw9JJj/S"
-    "DX1eTxm48E+X8PG4WqONo7rTxRW9cSYHNhssX7G1ZibXFlim2c214k4hvSH1XsES6iiTReLxsxqRC9LolaQ+3LxwVASzg"
-    "oSb4tgmyl20c6gW4hRxjQhOtRG0uNzg53d3eJnDhTv4vTExCjgBgk7Qx3UsiWvIRDmVn7g6H7C/PQWrs9h70MDOB95Pp5"
-    "/15qAMUMj2rjwpRHarygpzi64cKbOm3y/kFpkswJ3lE10q+nOr4xxWtjCfg2OQ3EGqbnd04MNCNclPXGRavwdGUxf7q/v"
-    "zJxs8T45pPx04l/Ly1R6Tf5+rRpdLq7y+3e3FS8LOE/l5a6n5sPO1rcyu7gGuMXse9TzxtChrR0X77gclp9/u5ekOhHTb"
-    "b+/mgto+tPNn9v6lG7+rY2pPlaD9XGhxr0kSQIqw54+uJ+DgCE19ulOe/+RM1suwn4p33rWuz2uD5gr2zNctnxtlvbfD4"
-    "bGvrgbyK9ZUczF2n3h7pBOUwJ6NOaJfN5XASAgXll83ds/F9LUaWLAquyXtLC4+PTCnPWz+gDEosOfOTpPoA+mHqH9dfa"
-    "BGVCQaXPBaPXgILY5dPu7nXTpr02M6ECaS0KFwySlHrDB0rF13yMV5S1rMOygOe6yLPz1nV02+L98NGuKVxakLOpj/n4Q"
-    "yBf8hFLvEtNQDm7hXsBp1HG1viOZjYfxZmfeBU7uSlYp/O7194rg8a78Gih63Fmhgc6yg2KiWC+MUci6c1yu8MuZwxRU/"
-    "AwAdmm+UCEwge7YZEbJvuvEo5bNV+neyHtTaebJDy9IJLIGQX0jj1xShKVhVRrb3FSARIZHZuv5Zk5lSbSD+2evV+z5Ka"
-    "zcKMDRYgkG/AGlryQ5vtD+zErxtmSk7DvOgskDimQt8WVBDH62TYpUMXp7pcfrYuNef3PA1zdGzYpkRiMnLgw2Pmp8p4b"
-    "iuN8Aow88+o2fP+jHif+JuedCsYnEIr6i/oz7NtR43u+aYnRTQgE+zq7zr5icTOGtffJLCg2bLaDi5w1Afr3rHoQGOvHv"
-    "1D/7cQZMx4sbbgzLVOFwgXQLb20MSfKuca1wNjOOAbFMZwBoHa2HHpvME8z9Jw130a2UqC65cOKlgHyPZpzz5Bl+Yz9hW"
-    "c0n236abU7fKtQbUGQRB16REuq3XHLqMIflSbC8AW/Z6myfTP5Tjlva+ZEX0jq1o36UrL4xDqOqc3p3UnT+a4+PMCkff2"
-    "aU3SyH3v8pKot4+0uYmQk9km3W0suv2xLLjVReCuGn5JED0sA8vD0J0/7EJK+6TdT3abm/F/eohy3v5eEkm9kJ+VFvYci"
-    "4rRkOVs7sjpSIOCAgG7UzKArm6RVG+6juJq1FdKxFyOTfzsoRq8h4X2ZcSxYywSAYeP0kgOnYBmLRi+9yEnarU1CB622S"
-    "tgC/BLxCfYxMhITbhaj70pqGi+CoNWC/dsqHP+5LaNvs/C+gAhQaoF5/LYaZ5OJ3/3JSNamRKWVDeBDgKMR62tve5Ltv8"
-    "20RcUV7v+ztemYAj2IzHNluCCEMkEts4H1zniEOVOlH06oLzhiCkFmo/Y/iGQ453fqnXVzOiTbynvtoIT9Mhs53+BFygd"
-    "SIjS7xY50TIserUvgNxwfcZIZOz22N+Iw8LKO0yu1/9tDLWIWSVD2Kj74C5KwXnYkHu/N66Q0cyMKkwhKVUkWNhkEjYpN"
-    "qxpSNYGJ9CXCg7HJ7arzaG2J4tqYIbMC2T3BWQd6X5fZZGH4YGSPeEiQtNgICKJZmm8inzQ0pXkwNetLTLnvzOGZpfEIE"
-    "yAVzLuQIZZtGqTui1PyQb8vsS1fZlAdU2oUFCIVNRX+jiR22cA8zEfPGIH/TYoLNjQ56lFx1KNqEyr/Ehu8MWuM13d9V+"
-    "OOLprUOPnDPYUTI1cr7CdO7VbqIjy9rkhSEl14xUo2FKhGXeOaLJUThG+TerDlbWH9k+k18RE2+d0qWPJNvoCuyb/GcxV"
-    "t5YVm/zScJdFWH7a8SXQedfi7Do0oMx5X912xqtoVSzuFsyI41UdWiQs4W5rkhDC+1GilbaH6BT3BU2eC2dO7iqra45zq"
-    "/rscT0X/m0wmpEHm3i84tocUZOSwmYaCZOBxpvUfK08gybkZ/Q59TKNJ6+MRllPrngoKufG3aTd854kf8Om9HHt+ctzvj"
-    "8YpmEQx4UO8kE1WlZ7mGH",
-    "0+DAodHkyI3LkdHsDmThWFpwxsxYOJOmhUPNAVa66jEAhPWGD81I1LNs0hMXbxVf/FGNuzzmAyygJSJAlRIFe5WADf1ES"
-    "1WTiBX+osEa9UaZGQwRG249wcsdOKw688c1i9rxDb8PsqLm7fslcGiVLtHp9tiSxD7CPArKLchG8I99cb4KZxywlr/xzB"
-    "Z2j7hDJvpNhX+kKcy2LjH7eXKepBFl21/eanCUje38eLIp6H7U91Dyd/r53l2JhQxAhT8WiR7ZlzpIa2uSVJGzFhBYEpa"
-    "qs1mgpsUxvV/tl1YvXvZfrbtgvktOzDb0ovY7G65L+r2mV0q7oDBbxIQjD9NavY8SkdRvUW5hs4y93d8W8YCeXW74s6U7"
-    "CZjfNc2bUtMbMrcXi8t8hXdpHjAEvxhuTmVyplb8aaENL9OqqtX6If4kSPP+Ooh2yAb7SvHzzNcL2/T7Q1H+NywgUkOHh"
-    "vIK6kXr39AMejTJHcpubh7wQDGMwNqpij+EZfZSSZTWGulybEZAlnIqwBQv+vEQ4FcZVVGeLgMGZvYLiAJ31dWBK7bn1Q"
-    "Eu/7H/kcuyeasHI5BSEijnYpTm0GvDrIduV4d3i02O6y/E6rhq0noPyL+5OwsJNAFGyFk7fKn0lV8NqjNueLZ+956gUJv"
-    "m/8Ld+777z22+toKVM3pcFzwiiCJjVNr9DjL9K8jO1zu7mOBjUc9/f1hXG8+q/+fYXPPsmNINGpiXBssLM3aktWVw/4BD"
-    "yw7e8rUCOTNshmIvbwEhoFWazUto3X5Gz7nc+85OtG+tA/7iW5WInoOUTS4r3LnnYLJaZVeRGQK7u7IxpFl/aZaM+V40O"
-    "qYw1Nb6scYvB/oFVBW3tHolw5jwv2HuAAIOotBKOql7A7nJzB3h59nQW/uJbar3XI9R86dNShyDQ2hJN/m1X5v5L4uhGo"
-    "DSL+lWda9Q1BpSKtcNZlewPVQA3Hy2CLFWAuiSgRTXXbweEjiMADjlF5GdMbRDJ7XAoyouQF84DqS0QWKQLr/1Tsp8CAs"
-    "KD5OuMzJKVUvCJJ0gM28H6WoevqD05MVHvX6thz0QzQWQmD0acht2W+ZBBmmpbx/f3p2B/F7MbE2xUk29RuaTmjL8k7ez"
-    "teWW/UNV5ZxmxVIMpwQdLKQx5yboqT8CAePDd7LUvZC+dkneqPesc5PqlGVRCfZsTmY/VNvSFjZHLJwZV1lh4H6fJhTvF"
-    "D1ayClildv6mN3QramZDvewMYadoe+4F5uFe77RHdIj2vurs7eNq36QHhdOPFiMbUW6aOzv9k/Otq9qzf79LP2Xw+kWMe"
-    "OiZZAUJmnKo3qHgzmE+enKssPJWucJ6pL3T+LO/5weC4k23l02p87+azOTXyfP7rqn88mOJDfQ7y6s/5o8+6/MNFx8d8c"
-    "/z819U8ntPz+Xz+vMs/Z+gDdfPrr7/+spGD4t82Pdh9t0YjqQNxhrUDMqu7Sy9zDtvIjA+QdjZm5yMkgYYhVoP1aX9kgt"
-    "W7T3G6M4d7YIjwLuSE5nobk1swh5ZUo+M+khl50QnObTGg7tjAdzTmdx52W4LVRzvgZOFxPBioHDr657TQ/png70v++w3"
-    "/fcd/3/Dfr+ivo2TBPsTpSbQvkIaOMWuwR+ZJ3ymFYYhk+64+q7bSmR2G1ckxe57aPX+kDlJVZ+AP/arT4co6d5zOFPRk"
-    "q6r/GCdsWWsX9mCpvE/iNLftZXRPeNvp+Cp7QpedNiJqcpxwqUUuNn/ZteEc5PK5Nwq9X2frww3x+dHerzPfB+YouKWZ/"
-    "VbJr2xMRLGTA6hTZBhvULBbShI332gHXyKDQtuYRv5lVr0uJnWhw+AdsEQBaf5r2Yy1Zjr1Y7W7F2ylExveTby7igvRxz"
-    "iwjUBDX/2bY7Y7j//SJNNrXbtEqlBb4LzyhGA/0kcLIn/fmyKeJiV9yDsk+c/pD9G1Ti6No2OGnBF42q2M4CCPnj9/ftT"
-    "vO09x7JxiNfKoUSk+alY6pkqXtsaAyPhWK8+pQtmuF3kD+ehxjWsnnxHpGTXSbB33MXmXCcy12d+OAdMSU92odEi6qY96"
-    "HALqPPkbntRttJ0MErGlTThs7jT8MasTY0ivk9BpKqJWOoO4+xymJSd1WfL4uK/schknp+FxXzM2eTHRn1+0VfI3PEtkF"
-    "OiOohVF4NrfL2y+RX0eIp+h+bxrTtEc9L3K78rn++o5j7Vsf8SZEocrtWU9svLAB+ti+kfjgUz7JNBFx1TkzLQtf45yPb"
-    "mk8Jt5hFHH7WSjj08yt5caKDTLmW8HmBM5dc4TdA4hYfqVnZRDJ7dGpzw9HQzjcT45rUZlmAdZmHcGm61tgq+wJmf5dAX"
-    "ZHb4sX4kY//ntt0iFRsKXIQZa9qZnRcLpcmp9TpQsSAn3Ym3QPUcumElqBWOnFQDr5KgedBWcBGh6My3iqIp1h0jnAuNC"
-    "nqCSD3XhM+teIe1KWZ8+ECEzLd8UK2j6OHKe+z2q5CREzydB695xn62twSW+r9luSmzX9L49IrkxV+txMQlIuwjSPb3Zk"
-    "zfVWDjR1IcLRUu2FLDbj3Pcwt0dOteXH1ja3bxbP1swNSRUqodzLu43aLDYcNTvarkP6uiqqpDEYdtYyIGg5qFI4WypVz"
-    "Tvr+28aw3OprBKQIs3yiPx7KXPB6b9zFxL74hE00r2Q+J7S4x3QcaMshNpmO1lut1yY3Y9KrvrkbHu+i4Oibv+J659sgy"
-    "cvjN84T+xPs7N0M//xPoQt6Hr0IUsO/TE+sdrnt53Ei73h+WJETmHJbFqTXWTy1XqZf/TyLFa+mpw/Nlnnx0Pnvunp6f9"
-    "IemYVCej68ERl/h/exdvNf6O07HpxJLyAS/rfMY1687LiXRZ7eMesUZo87fqTK3tfu/ps1YfCVuJDfd7zw5x8+yojV2Gu"
-    "M7XWoPsn1lDNI9lHWG9cm6i9mIVs7wsSVeoG28KUoGL6tZrd7t4qJAQ1qSCpZo11v6j2XTFwVrIwtv8hJQDywLpjFiFzT"
-    "kesP3VPnmZo0NawmAuNGmo21cVFE0O8PeHAiJk3KHVEyVZSThFBdjt2HMLJQ4QLltuaSqHJu+uu7/PSbBexrMk8tresoh"
-    "JOS+70zzNi245XVC3ghY+5rd9OQwgLrc8CcdtPn0b22hRFiO7SZLxjgvbXNvI1ortiCLBTpvkAqUL5ALF6ZRRwedY5jme"
-    "imF2As9EyZSDboQfrqLC63YfrTOaf/VonE1CWhFfkN5NNGrGWUZBxLkywQpbBzileaC6vSPiQfRnYL0Td6KdRjhGNauOZ"
-    "v7j3uAARRnJn4OjfnDYp+/7yhzSviur7ztk9RXFMsp530vDye44YuhFLMf1ZRgzdHgOVI+z6H00m9nrcnUGyOCNPL80u1"
-    "bv+bBneydt0KxMLzgxELJo/lyp15VS32QqyVWRq5T+y9SU/svVHF6Z2gDrcLNVvh0EqnWKEgdoZuKebshgQ+UHn+sTP+t"
-    "bW6vHb2Bl2BMAR/o+yCohnnPSzyub9GxO9CuTDRJiIXtId1dqfzo4yOUdUgbnHHVqTJAnR4gkmWObYY4tBDYY9PW/+fhw"
-    "ws6i9XMUqUjaeUrtsM1S1Lsjf+KeSj4PB8P5iT28ek5kTTK8i3vaaUgX3QEucUK3DZwwzo1iEF6ylRknjCy44vCMBICLj"
-    "dlBNK2rabjOgpQmqMShogTmnKMAEmRLJyL/dZpH1fFTMa2kvuLjY/Dg26x6ZkurBU75NeWHB/aBjpO8/0AfJ7XjCxKVuf"
-    "MJQkTvN8XnAd0rLUlgic7",
-    "jgGavFKdFnSRjjr0wLZDwk88mTpCjLgmWWM9jfWfOiJHJIQZ3kvKsaFxdYUImahEW4xVN92Q45SPXqSzUs6CmjHwoQbb6"
-    "qzyZtfojB/3wnh8scD4NgxI1V8CaqXYsRMEZVTskZq91vu4gwL3SJzmazx3x5wAraeR4wqfenMvdZ7hjEJv6zybW62vqZ"
-    "CKPtzPb8QCqiauQ/4y8X/T7TSa/ST4yXsjVJEDJa12jyEdd51G//tAidw6SvfbqDZkMlreMIfk+qw+mNVSURC7GUVOBJj"
-    "y6XAa3+hW+s8euwvhkyNN72TYVBDwzoRvGHV485qQ8zmhBvdc+d9rh0sRneltCLuI2pMp7XmhIXOYbKQ2e49h6LtUF6R0"
-    "ci+g3kvVLn7sl/7gnFub3c0BzwrySA6aykbyBfI+DJ31Jr5ZFy3KR19t7N+HpDdc6ybGfFdkz73CIMS12hH0jl5Uu7yCh"
-    "lduMqY7PFYiKyjhQvJPx4ZfTcNdKne8qHTqbVubIq/FVZzAJpX9EIfkO/nw3xp+WBU9mFr7fmCl9YtUqTInLLvikNPaxd"
-    "dNsTbETGGMfh9qmy4VdxTeA3vCm222RoGmgexWWZrXdTJB/UpbniNZCqW5wqM4VsYVVt6u4YQ37m4luXDkHbSy6V865qi"
-    "36GL05JV0nBEugn4VPonowVVfBXM1hVmTwkiZUT/67reMqoaP2SCrjJL4mh5JvLYotyAjsH5+dsrNCFtPaQzr9ujYtzyu"
-    "SXQL56Xj8SzDvSoH/2KuQVhiXnOXNPEQJErzVnVvm2/RhuiquYlWGznk+sZ4SzuwF64Sb/FXO9RsMpyeZ7d9wChGe+jKd"
-    "nOInn0A7Daf17m1ddyQVApr+xLGE8JlrlfV9JMz+w0sUkYfOAx3THrt8piQpPjFE1bCwrjZn0pwhQzaU9KR43Hv+/Pn+f"
-    "mpCLoUgpZqyFAr5kLJgb7AJnE5bqgVvtWbN6DSUNjdbKSB+bwTaX5sdjRJEMJkRrSp7CFPHFlAGJl725NKSP9lYJaH8lp"
-    "9VONjOOCBxuKRTbmsLu5WwQ8VEkL9kyWFaRcGFhxVDV4Z8cjY2VHPOsBJhAlUNEI1YcOaZBffePoK+wQ/cIKVilWXEnrl"
-    "cXxOTQ+pvMGqkrr3KJTFn+ZCIKCf39s1pvBt79BOIee2tCFBCo/a3D9upzLm5GZOkGsaRg89JmA+T/f0IFq5hoqsmpqqP"
-    "zCTwgqOnQdQZDMveahlyZfG9LUd5ILKBOaEnRJVRhCBGzsZc2my97PNauicSSje3hEE5lsoc95DrUE4kV47TWShQbsT9S"
-    "lHnG0/O8pG8j6hsDzvnwM+KkPdbBI7XaHq+RRKuOT37Mpom1S3nxtTAzhjYBQHbnn/G4Tp8OGhzL6+wYRUjexnY1yb1YZ"
-    "IePtY8+Hv3R5JGLJocW9sfFieGrxJXKIgGQfwxnLbwOVkLR6brSppLFBNFs3u+84kcAj6wBOPahoTrvnlb6SnWkmw25dO"
-    "pbaf1Ci7qUwO1a1er3TFp3/CYryD1ElkL+Gg9DjhRZb4qaKUVyswEL0Q+SdUeYKZ0yrKoWW6T4k577Coe6jNazfNR7k3r"
-    "CXanZaozlmbiGsMn+8ozON7qS0J50rpqpxqnP9Meq5/hN14DarVHpu5R/fK8fvks8kXgLRkD+WzRP/nqVJhYyGLXVMnUp"
-    "jyTGBOhV0h8b0rXAjEqtUGa/9QRdUZuaS5DMR8uObbRcsRuLbRI7ktnyzdvJrLVqJjtEvCcOHkd9K5l40jEKkYhk9reLM"
-    "S3HGjZDLNnv143LX9/GJ1UtCIiWhFiaMKB22GY5shf4txnIx2KIh+uRDKKJirPL4NmTUP7zbyilvDBSusHERHnxkvz3B4"
-    "QXAmiI12+dfzf/qa4otiKG7D1y6i4KEn2ih1FgLP1OsedCbi6ybYQftaYC+3vAtf/oBHft8P3hXVKZlGxPgiXCPaw0rMZ"
-    "wuJhZraugHM0zBSH0I7qW37GTjSh61Bjd7TmfKxGfSIxzfXpHPxRDqTLgYF8IEEHvwPXBR+azMyV3SQDObEby5krSyJH9"
-    "pJhXj/oDki3U9IN02l0Qis2KlN8To9eIyFxjAr2ccL2iseWcvEjfTtPqvAil6OAKmev5p7oqWFYuquDFSRzKrqEcvIJoI"
-    "xj4LXjKQ5E51vj8wxmXjtj0DhFLxtnzshy5PtN9XjYE9iezOW8oRUyoz2NOC8E4ymKtdsF+lfA2kLaVzcxM1Hg8K3kpHg"
-    "y6I/6QdItnhyRZnfKagyJh0cjvgrsV6MO1+BSfxKM9aXZBb/Kw8GBc7jbdb47a5PezxVjOvFbicXWaSFMzrpA4rVLpbM/"
-    "5JONf/9UQgcDnTCfXA4IlANbsM1wJrhoE5PseRorcTTX9gFgUbjGmwEtYRo8XjQ4rFZlPIOYPcxYEOZTTPiKd9tRC6eKR"
-    "jtEJbt1odPSuiJTDiB2I4YqMqFlszIs65Qmua5RL6AaQedORhgtMyJxFmx4sY1pq8/GiCD3WJtvwd/FGbGi8OHDqiIlh5"
-    "136uS59w7Y1U+F7yQq6Rw/9f29ogfwYGcX4COwnYRQRfeIgkde4Z9ESDTISlZRb7PVQ7nJ3SQYIuJieKKWM4AzsBQtQeY"
-    "BzunKbQA35+BzXiAO0z2ID7mO2kvu7hKM7zTvUKEJ7k64x8iEmHCfHUr8Mr9/6gSwt7wn1EHJzEmoy4Z5baeDeUSb1/IJ"
-    "u/CLIYzjhrSBK+ckX2z9yhGKx/geKS0zRSLV6cc+BxJNCZ78m9c4m+kDSkgB5wYSZVKhWb1S6wbsrpBydTSe6u+NJz6HE"
-    "E0zgrr+tMvtYiEz1PNydRk4nZO8YdyLjZEs6wb4+D50J1LTkVgpA+3mbdqbjhpj7U57+AISYtTrh0M7CeUyJycWAtD5bP"
-    "vtBFp+RSsqUakWRvA1/YVEvpDiC84sP2pQqDEx9JCJlmpYv0yGNyXhL2tLdqCXWHg2SwW20JkjkRJECSYkjkQPdu61vrj"
-    "hc58Y8GKYbrYogDL27wTyd1GRtF1TaOIkKakQWmGestaKfGybIWFzqeph1LrAPEwbKhktwkyZhHZqFRahCYzcmw/rG9J2"
-    "5iPsUQTWKogAB/2iaVG4R6rm+/tnHvYkjGV1hJsA0Nza267GlT2xZqLW01UVrKxGbtrlfEY4vigpcKSV3btong/7AG8Q0"
-    "p4w1Aqh5yliRmUZRbBujGS98LU9QYaYRs5FauklTOUT+KwW6oxuD3Fradp7yBQ1jr1nHIu3KL5MIxF9uUC6AJ7QbiS/RD"
-    "OZOjPl56cYjdatI/eu3ikngVrvi4NMcQLFJkukfnhwdi71V/c4Iy9fgjBnnRCH5oANaKDCGBCuNcqZqopFiSADDNm+YdC"
-    "2ziAUhdLMUMh45M7RkONU9rxonNAkn4Y8wv19favB4A/9pNvV9U8i64pPtWwdqtLpDB2hKFFXOU5nRKVauOL2uYyVq7xX"
-    "8HnRPIhOYsymLzT36Xj3QOC6d77YYSXXu1t5uLUzlEElr2dgITOQj+EJdt0ZTKjzhocsiIcsTrLhgjgIVcDDkH4nw/rcI"
-    "q3kaauCfIFPhsDtT4ndIoNdC9J5jMADy+qX3kKsZ/DL2GFIL3ca0kuQgHvt3x+TBsZNGMngMLQEhu2FmvKPTJiayw3mY4"
-    "XL72Kkq2BUFpm4QOmBmE+ZIDj9fuztGs1pmD4ZHI8OgoGxgK8zkgyQRZ8wFLvVJMfJkheCOeWlP1eLVfx6TtSFQ+8KTVa"
-    "RDz8vYKCQrPeM6FPrQ42M",
-    "V8aHmvANt4qEbH+j+d8P0Mv/3XQALTvw92y1ffWvZmT32NnfOs3YZ30E43eAP+EPXgzT+EbNWdknXhydB7dQ+JDdj+2lP"
-    "0At43xSwi5ujZoG+vh9bLLukNIxknjQQAQP9cZxD5fn+lf0Xp9P8dLeNuBrNrExm3Fp7e5VcIVheErUiq7caT9pO5aF77"
-    "IHLAv/yhwtlSkMDY7E3EyMKHwiPQ9Rl/EOIxfyQHNkgLjPHCsrY/k+m5iNVUkT3ZJt/PjL/LrtuEa+3ZL21majlw8aM3v"
-    "BfGO3jOluQ313Y7wyOfJFjzMKvxO33dDY3+q9iNRQRKT8Ou0Pp8xpTVZGehqV1bd6w5aAqkiB9IkSZTjSGL44qfWmn/qN"
-    "5GaQzxGpeO2ZzAHNDH7sDOA8lCjd97IXSbXkVxxI5pXvvyEFm5bl99ijnrCUajbWUsQPk7wxTieOQ4GYOHNt25S8z9iEw"
-    "g7u/j63FnncGkkqu9qLWIbxnbwItZ9S48glxBbmBAOjAOCM23i01w+4dRxbM+LPxabzgTtVsc4/lEEPxdGptNoYqeVSvN"
-    "KwAt3zJR+2BshM51ZNgPxvzHMmRTGtYcSXnN3qPYEaL4z0HI2z2qpLxB8beT3NXLW2X/CW+9mtFKa+4y4goM806Ne19K/"
-    "nAHS/bl4Uqp72XSD9bOilep895X12X09XWU/XyMt1KuFMG9DQnYSG4dz7LKi95lAFyUA88lCFRBlJLgweTNQ7rmLc2NpV"
-    "I0m6/bjEsDOucCvOlzY1jO1ur0mEtuSw0l42eiccuyAJgBA12Ip1emeUTpqbElOTb2oVTuczF/xBrOTEDeFc6Y9DKgVO6"
-    "R7PkSHRoBwm+RsSi1fAskYO+FW9eRysmhtQRo5LQ+x597djUEn3q0WeqUo74cofphYZZaO92iLao+60VhKSbqq6U2wyWy"
-    "Xg/kcKjWG1IJV2VrxzqRcmElXXW43BOG4Y6kg2Rj40bSBSV8F4rkwANW9C9/XWo3z0Fxvl1/603UEiD4MQnXbY7sTZNJ/"
-    "FP/34LdzgiGFnoPbMcnaGEs3niBFaIZbIf8hjfB8RGHFozSfs12pjgn9BCkbSttfihKT4W0EJFY2dXrNRm8/soSXEC6nU"
-    "aUljN7NF1iRXOmRQSTwejnzEIYWgW8AhQ87u7rwYZxfY+dOpGL04vJeCNkZqadizX5V8ZJw5vUVOgEBrIbW18zUic8Fbs"
-    "YluHDupXUhsSV2a2GyOwXutTaiZDSGMUfwzaYzW19icZCT939iwWitNIIFFFvttiVP99ebLzyRM9SeJRfS3T+p5u8iv5Z"
-    "Ctcz7bhcdWxDierNlZBHzjiICvSfQdfcib3cAVdwBHeLinROpmXSr/k/aFWCSgjUJoOW2BBEu224qRA3sYPMNA1a9otcv"
-    "fj0RnfqUbFh2N2nlASbORwca9nlDVZoXl/DMIM47O7zD3d7y+JdzYD73eY//Rk158E0+9nNNaSqoIPwtzOQ6zKm7XJHAx"
-    "WkcarWfxvdWVQKaF/ysxhrX0c7NBUJsxKhKUSJE0aIbE1//hgxy/8jKGRLYDEjLIz6vw74PB8qZV3iL5ZneVqFb7++QMC"
-    "QtZFotwJF+rpJ9uGRfJ/O9OzFhc2wgBCtarqyK/iNkvNsQiIAb1PRGYLyOcQsf5VXCEItxIceoTn0oMJ9R3OTtEKUm3TX"
-    "e5nOAszXE1t6Wxm3F01egGOgH/3roLcP1/kdJqCyPCeBwDihWAOu/oiScmTg2Oy3DNWkqfNJFgwMrJgChkBev6gHg250+"
-    "A3KCRHpcCdNFRZquYLdK1o7jnry97Myw2j39h3yzi31ck573IkEKFan2NtFrev7NG6GJm3sQhqDVW8sHCJpODH/PhWy5e"
-    "F1v+e3/As0dZFmX5B2LoLnlrQeJlLsXgLT/DS3Ytppdjpat1Mzys8lAedTKsb3vsCJ505cnppd6w4P+RFEb0lXPoEHnNO"
-    "ebEjcUgbQgUgKPM5NvIOE43SA4wl5wBv+ERriXeD8lpOM+dfWXzwczfD1koJ9Fw90HHafKI/e3vc99NwWAyKiCu6y/SNX"
-    "FDfkQ6tk2zClB26T9pzX9MyNThYK1uTDe+OpcjfHTnOnjiPzlQM9YRC9PpTvzYc8AjUNwudHeAq3sOVnwgDx8yKg4ltcc"
-    "+zrLl7CgEZ31Qj/CON8lNnP4I7Lq7Gww9ffg7tr+gQ4qzE86xxx0vdVif2OwkNd0gufJxznxGPKScB5U8EH95/bjqtJc3"
-    "21EyxOO4VZLqpBpp9vxVSHi86mlVhiWneDl6Fjw/cNy+2N0+A8547YNZnQI+AkWQkP68uOQj7vuK/+K8pylJFwUfBoziE"
-    "ht28EIkjPu80sdBfR6VMahN2L4kDopAgYipD8MzHNDAsL1bIigeyGRQ0JbyWqiI5Gjc+9ZJgE/D6dDC07P7pDHXj81sdK"
-    "UijGSPrBFAIw374+Gp/8Qu2e3X1MBvYlGNRO9jl7tVT457A1U2pFdjgkSS5G6Yn4btX1cDWl3t0aD3nIheZgNBW2yR0Ap"
-    "uWceDIyVcdopjOr2yE5pIaOv66IS0fFPdPynB6TfpZyRAytgqPWiQpyTMnzj+fQMb+SixwsoJcnRiABOfk98mTxDZSCI7"
-    "RxP+mJEiddI7QvThgTpSg/6kdlF5XJyGif+4CDz7VB301WFfHRPVp6vBM7qj688O3NdOQ3iI1IGI6ZPB06d9/7H8xdcd3"
-    "/H/v7Pv7WvbWP59/nsVRjc3R4rXDiZpmwiMPyUJTdskbUObntTHF4SRQY2RXEkOUPB7v/OdmV2tbHLOufdBgrxaSft3dv"
-    "5+p6kmfX48pdl6NN3j5rV9yr0N9j1EmEckl3X7X+3ycfugj2AWs6TBXOLAXO7ZkXu6/fDhUqog+sUQ1aRHAVu87D41efe"
-    "5n2P7VdFExkNcAm/bDdi5Q34Mg2jJGTmK6ZK4OTN4POh/1eQGd/V6/kPH6w/d+8i2/8hrEvuD6Bc67PwE4VvWt3XLcxj/"
-    "698QRodAnXk5aPL/kB789jrOXILwUhKE37iijz0ExS4M2JMzMAQI9Mv8nNyrlaQccx+srNuf1PmeDtLKCtd+qQFAIPM9Z"
-    "3vDJ3Ayw8s5IZfUWS4A59Wvk4X+Ccv+tSn7N9EKyB9IduGlC0cTsr6EIBKbwZbHn+X+i2RBPV37utg2vSJTYNeY7P6E4x"
-    "xoR20tQ1SjdvCfmyhqZyL3BwI1zPy+8QADPHfh2fpe27ldHZThXP52PeP4dW/ev478khsqubmvNyUXZn9jRHdGB1jqlfE"
-    "rzKN4zkPud3KrBi91Xo3WWxVrq/ZppuCHhOTntLjP6jCkJtEquWafaZ82R+KwA46b1Vh8RbVvemVr4JYLYvv1mhbzNJ3T"
-    "b051rt9pZ1znFHPeHA395leazbdp4dVFmiJDzP4bDEGGBAs8zza9Or9uWpfzH9MbWOTh96OXybzmK9m1bLBlkpGx5gfAX"
-    "dAuvExnyXJeA1/GCyAp1oi94AE3ThdE1xXvHwQdjrHFKInhXtOANuq4mmlTlmkZ2833nt3dTfeeWUQxqzl5APqHp7s8Kz"
-    "uwmLTP3vnj6cZkmYvhrBfiA/qYvfFoSZQivDAX3eWjjRluevzGqa2uicFpa61qMY28JZGOoR8GX8ftop3R0+3teMCDwuX"
-    "/fJTQsOiPj4+SXaadHHb9I/RauS6nyF5AriobOtsMWOQ5l0QRrddsc53yYzgGGN3YZ+Mdq9yzTLQdbaLxPNDubK6MW/Zc"
-    "ll4vwr+hHgTyDP2LHj8FP",
-    "sKq3lg4YCt5s7EM1qBDpRspWGgsSZCos0UgIIxC+79I4X8nhkGUHYr+Ohd4WT+JRKFROpw8heN0NHR66UKnNar6emUuOF"
-    "QPXKSDbPIQ3iQVnHDic/f7NfO6u2JkyIQrrLuDp2ZGv+hsQSjN091pt9xvYA57z6BndrV7ZW/wNDKz7lzqyCu5kntJb85"
-    "1EmXEa8sTD0/4cg5tiQaXYram5lm0Wlybjlc2k7LIAnkSV6xQUjzirs/b5pBNWS4+uCXMpeaP4XMSgNIhzfvx8FaSZj8z"
-    "02VZFWrFg7wavyg8EfmFj3B17BRzNV3Pkzxt0kMd9/mF8N8nIemYvtO1/gaP/ujuMGX4DgL9sUFlkTQicwjdQsv/M/JT5"
-    "4o56k9UKvDK5NEfCBFYkyCOhT1o3rrxhr/X3nDcl263sVacxPw9dcBWicDb5cS4ZfknWvK0QCrvS7mnz5AqG9++tcgNvy"
-    "LvuwTkNC/PHJ428Qa+7iXvJ+WUtt738G6UhgNU7gn19xv73TBqUfd3LR8dTzThj/Y/O+useBV6JIJExQFEPdetYROOM88"
-    "uSfR2RiYGWt+rH+2MPIQsWEKtpJV6KaO6f/QGvfwxLJDJnMTqP4jqeJLQnxs+AjmeIFbxWEghkibJebmumCox+TrxNLU9"
-    "vfwD94hHXFClpXj81TrmmEOJMqcLjB47ETHAn6uJn+2KEtI9/iENrQZPdceTxoOj8RjXsWLc9mRvWEu/Hz5U8QBB7Xa1f"
-    "g8TSA5NWuFdj58ahCG/tANjJIDi4cPvXQn6Dn0rRkXfi1B6SNIkidDb8MdXweVtFZxdjhWGeretFSyMr6BLVOWnQje9/O"
-    "eGf2grAFUzqNOGherK3DLBrkKMFTygjvV054qylNsfa9qv37yFH81nOsPZJlKs/K7kzkbMxj33xU/YuSrHksgawWETvC/"
-    "9nQ63idJvEw+y7XJ6gqrOOS/rmIGJm2w215I5j/szxyhfc1yatyS9IEYISHuZb1r8PPxbes9WwN4gJTE2/QqZr3jmE8NG"
-    "OpDI61G5X7Qggj7DF3c+ClumrHM4oXgHxHkUxSE2Bj/tmvoZp6X36xydJ4G6GLU+EPN4zIbn9BKn8uXa15wMazk856bvs"
-    "xZNQtYvfL2mW663Ag0w7j03veeTdY2GOz/E858l3KKJQdHITrhwcWSsTJz9KR/fcEDGsBbq+J1pMl16aQGNS9Krxtlkj5"
-    "NLwdEpaa1urjSSTRmT6F4UZ3qfD5YEIBF5FxoGQ2Rr8EXdeNKDBP9HT7462omfR96gJ91/e9e/9zzeiZrt4GsEvt+gk+i"
-    "2kAbtezFUIqKlaiJNJI80Qz237mCxVXuyDXtf3d1V+7p3uxbBa400pK2TTunj+pDIkVWYJwyw8Y0lX6wIz0e2a3GLdDQm"
-    "AKf/b+jAE9NuxYM+Y4qYdP3cdfhI48T8HVY0J9K37o45dmy1Zodn00ISafET+D8PBhPXX74NeOvIN0XYgntp1N8bE+R0Y"
-    "TumUS9ZTdhOqCfD46cRExJWfgZfb2/TRB3URlVFYCeOEbbByOA6V18DPot4021unShNPQ/rardw585u0R1WDYuuC6TguU"
-    "/28q4N3Bk9ISHnWSQ7e9fXU70Ni8h9mOhUUApmjL9R9PZTuv0UaN760ocP5cb+12u6L+4RV1nrErEGzYgernmQiIP/HL4"
-    "h13FLC3esXsysiBMP4rmNq7IWbY4Oud4fygcRcXK9Z3kMuFWt8YOj3vPncYsJpP0195wEoVvg3ZWvJSYrwmm0F85HdExE"
-    "8bNoNI0VNFb9O4nSlsPe8/X0yTnTQtZY7O1I9HLS0LpySHfkrJ9z0gteGrGOJ+6dpb1n9oIoFfunJPBzV1SU4QDZn1pvw"
-    "LOxsg7yJP+xrK0Z75gnEw9oOg01BcEA+VBmw/ZumupuMsvmmJLXySab9UgESLRntB72EhLoB99gaXRn+/Sj9+zubrmXdZ"
-    "8hi9uQCv1NMDVL7tlXLaqYVpua62MDD1ArpmRtBcPjQlrz6OluYSccVjTlEPiAcXJjsSbguG4VIunQOEQOs8bph4nHnym"
-    "/Wbi1czGcKaPJt5nJdHctOKDksDB6f/Q2vACOH60NyRHDGOFrqJI+eP+SCAmg7edDDuxsnG/cml1KJJ378N4wi7zknLtr"
-    "id3mYdISy6yby9gHFTLS6sm9T8sh756b8SEXIMUPrKTpZVHemM5VkgPKPw6mxRzQ9UBFf0uDYHNeugX4Zxrappv2rAK3c"
-    "vdviEm1HaPv6YfraIw1MmXN48OHh2k47QYx0dnSTt7My27vJexZA/B+3w44/LYsi6s3REzAPPGP92w7G6zGKdRy7E6QWk"
-    "36K6LHi9TB2r6BdmVrmxWu1k/AqSzylvmFRCIohqyKaTQgUr0N52xaucdWmd+tH1XWFuyAFYuGgRLe6eHDxu5ZP8ofPxV"
-    "rJ18SRa9ozEQLkBpwfb56Hw2+dURSoLBxerdG6Pc1kv1j7QHHMAUWObRuJVLJ28k5WvZ0pY1zOc6G70BVnZB+FgaiZ4Im"
-    "KDmVQO1tUxbzNA6SxYJWNhvwGTfL85Pxks0QJ6E5+zpQdHWwQfodzConB+PDrgM2j1PSSO/lTpqccZnoTfvBKtptW1WPz"
-    "a20jiQWJUcxUViQFCRBvkf5IkZYkkowpwwWvn4qnQPb0RauxHWJc0bwBjuOzF/QvNyy0i62mTLtoTeiCX6Q4rSMOLAl5k"
-    "Uouus3Nce3vy9WdniL4Q/hyVsSMsWa/9Ila0VyDHGAOpF8CKr4aci+FnQHX7N9zj1IG1I1VVpjv3mmXRGrKtp11ZtTTB9"
-    "0zH9oA400vQD9of9vGSwvnq3Q1aloJJkWiR8rr0TIBxxf1r6xJXesskNTJDCGo6gql3N2ig1MEoIOf/Xi0GaJYmO7e78I"
-    "7Vtzj/2l/WcfOtCHOqdpfZWmSFevAbLMWnlk17oN8pNE9QdtUDdN5VCO9M0HL3BfKKks/XNbJ3N1dgAc51NhwO3ZajqSD"
-    "fLCiJOjNL9NwFfIklJlOe0c9vVYd2mMVifdsO1oecJpi9qF9BKO2UeivIr34FWZ1XWaI6dZFH8INzGPTGBLkPaBM1jYTA"
-    "wI/iOqJavjJh0OnpmrdLizYz6kw2fmYHhbpXLEgGYzGiCyj7PS87Wv9PxxIxq3FeuRInCjQshKE0N0lW5EOaKSBDoqdq2"
-    "Nc6xcjI4rgR81h1DA4LIb5d2uqbrDD+kuEGmGwMkZ3qTWeF+P5eV0o/sh9YOwX/va2gNOSCMxzeJJydQnAL/LfixOf+C2"
-    "IYLkF9W4ltcbT6n9qE/CHDF+7Lmtto1fi8WuQBIICBI9aoruVdq7gTJKXuLh1vIAVRviHqMZoCoPBz6fTHoYP+FDGebgO"
-    "wTlQU/i1ZCE6jKfrLP5iyvBWXjc3JlAtVmt6YvVzkKL4757rJ1rVKHfIbIaHULt36QhCNX0TSK/tQJyazfPThMsWAbOBJ"
-    "t1B3v12moYuYIx3dblEMvQ4KAs94Y5Qt24fJ/kupbOej480KGRCjRAZmrLyt6Afu+2ZWZh/Pev2IXWCXPK5wpPOe99SGG"
-    "nO9DxGkTOmBceWOFuFEizwafSFTFOXRuqt7sm9s3MgcqKEPj+Dq/S7nMzp3/T7vO2Jvu7YpO1PwA4MnMvDIBFZH3G4YHY"
-    "xyNF9xzX/Hc8mwCpWvS1RIZf1zZQVNbHbKKxVBz7Eo3EcSN22t66zzFPeI2qFD9BaEU0lvBP0A3Ztkygt50PvdjxKWsSb"
-    "+ecjKMZ8zkjkS5LX3iGjF",
-    "SR4HVlbtLeTmRfJKEKu+Ve4sKHxuVkj/1Rmoy1nma1ME01nLSiXfWEMamScngDKojoi4W17M32hwN6axi11CpIZ+c3dUY"
-    "NdV+khzAGJGtyuw1esvO1E/Sd5gKjXU68yDXU7D2D0ewpUbUbXl9lt7seH33hw6vPoIhEc3Y57aiMIlHKaxbkuzR69ONi"
-    "RH+73ThEP+bD2+uYNng8MFI7vl7hvHfT+ADiwkUXbkvdAWAIpj4n+9eGOueA6J433JUd7ojRJGhJP2lgKni0Kxlt3Be12"
-    "pNod12VhVHyFUo7TtnFA15ghCuPJE96OR1cHr58YXYwAV9US9VrGSMP2E9Rj4RiWHebQ6Gh6Ybpea70HGYFoeS9AVu796"
-    "4Q6baXc7eJIO1tQ8DILWGmKVXK1Bs42v8JcCc67LlhFUUluyeZuCva047xyva8Ug7457WdTfaG8gqauVFGx3jT1xd1O4Q"
-    "O0cvwaTa5bwmDs2yqMZaSiCF9QoNyiixEHCZJw3Ia1uNvXFvG4+BsWaokwba0ehQkNXI605dEOD9P26+OwPtoMDZyMuol"
-    "V6YOO5MfvRofRW4JeIRnNEx0H99/Oom8WhJrFpjDWm51X8pfOt28WsxRZjknNGLNnbzqq/arUqIsqekksxrQzG+lQhcSb"
-    "xcpiuvx15MoQgJC7knTZXlQO/yngOewtYwrM9zwnzoMWiaHgEtyZpkdulePn03QGCK3C6TjuAlREk02IlA8vJ/6y0tZzn"
-    "yWuHN38g9TDnJocmZ0ILHyEv6So2MlKB8aMy1L1gnRWsyiNJZ9wX4TLFPrrV6jIjLJo6/gWWH0Vte71exfqsOLMHr0hCR"
-    "wt1s8Tg1+cryxeA9SD5ttCgRFb9OWtPF61g8YbGHZI07sQ8phHpV33MlUv2AUGVWpAoGEY3PmgG7xVSCrv7HbYLzKbVci"
-    "k6vV1apPW03s3UdSqG3Gb4Phz/sJzFsc94HO627d5xBjdnXiqyHCqzVqXAC2+YhR2GqL62VBc4RoVJOevSwm8G7Eaqkma"
-    "G1PfhT8A8YK/kjDttkX2SeS/NOwiBpopwOfAx1JvaZMHuiC6dD3uhS/ld+8/aF1ET6tbUfHf9OIg4kmMkobZmvbG6yz/L"
-    "7BMtCRrzUAe2SUcxB9Ggv93iImsgLNrvaHyqK3GMmiOcTcYZnrVleOhyQDewWa7f+gxu4W+0NX8eHDUwCNtJr/wxqKmlN"
-    "t9Z/F/cFXLb2Z07IFcJHq1Y0nVbvKezFLnAHNZrPKK/jkBdGHwlek9Qbx4L66qqmjdvcGX/rcb3ABbU1+RJPy5fovkfnu"
-    "nicG/9mx9p/rdhA50mlmD3zql092D6zblULki+qoGlm/VU5iVI1oRx8YcDf3bMgYJLL59h8bUby6L0Vvl69rLv//dXK/Z"
-    "pfs7s9oVBysDiL1AeBdyBpgcUSR8Kzf4ensXCXzT5VEoQg+TF3IRT8wZ6fzJuWeF967tj3ATpawawj5pgvQf/0JlH/DJd"
-    "3NG9FqQ+F34Cn8ZJji3IAwxj8W8Kb0dQ+bqr42JdEN57c1PmdXzjWd30Gjr/P0VIn7AVQdJcdGqHH84woWwKIdGKKCYi6"
-    "Cv0SJ/FWjT+x2G29tG9Eq/rNQlWGessrwB5IqkoVVNoJ+VXwd2c/NAeHXHATD+ao56CwyDSKxRwFIrk7lpzRdVJ2srjqI"
-    "7u94QLK7rHVlDVIHXIVWRZhSjYS0s6zu80Ivh0juybw/8gFbRRcviANNBbGlF6b8b5K0amW1C9joS1srDmbJHJlExSkxe"
-    "J+edZD+3OB/aPg0B7pjcV0jBpyJ1c2rg8D8VbG3ZnDLbaccJcEsEc2XKCNZRbexV1Yd4DbxnbaqwVjWDOlcH9xmqxNfcV"
-    "bVw1soaeIxYDFMKjEznEhv55nmYLTokOO3xLTSMcOpu+Px+5p/Ci7x+OVEQIbH5/KWFnySJl5DrilDbGBJ1a7Tycp8TIc"
-    "729vmYzEcPDW/OKSYeZ/mcp5wUuUUmXry5WVaZlOkAo/MhYuJ3kwlOPql6GsqTq4Tp726UfV9uCf6xaLXpswfTTk7OSyc"
-    "CFJPkI9+6tDxppzZCHZGBbyydkAbwW8u9HLWxEaFS6QhDi+iES57uIrz0QVQUpZRTH+RK4KzQ2/Zw9mFuiqLk3nZyScMD"
-    "a+MM7Vua9pfLly9Ppx6SyTSbfC9d4GqIbBj1jpHLZ3LVb/fnwqYcQPPKvAEs+iet7pulZ5hNtmE/lGkOfE3r6DCRGCtAL"
-    "5xgo+R/gWqSiF4PdQrAcfCH5QnJApaYKyE6ojKGt1fELWHIovtMfjQFDSwPnPWgCZMnBOqj4Katmxut2u5MvPRSyD0cf4"
-    "pvA2BCA1SFbx98uLhw+l6MiEUs9IeZ13OsfiMNcWAFEJjF1SRViLYmGH/m0YU0JpmsBM9GvQH3aBML/lVIAzU082vVUh4"
-    "SI8uK2o86LHkMcL2ofpwOgw3Gsh3A84+cV++I7ltqse5ZpN6xFkb/zfsn17mifepndJ0mKpr9pE5NNPUvJ40qdNc4i0e1"
-    "SNJTHJo6M3xNF2Z141HxtFw/6gP4g2OnO0mhyhBGw4bedUrAELBbrOeGl6a36RjcORmWRI9krzXylGvo5T2l7nkSuMsXg"
-    "genyKdwCBqztNbBkaqDbt0xh9TSScvNpKCIeSNdIVOm5UPUQo84WIGttjasxiGj11FqvrubkxL7HaFXXvk+eAuwnJ81Od"
-    "xm3Bm2ukwlAEW85a3lI8wsSNavNIaHWsUUvfqsYzBBHG0rV8hvUqxF+QN3t1tuXsIxw7/s9NU8pzxhL82v6N0Shf++P9I"
-    "tP3Hte0Fn8Xf09ERTuLX/LHD8DVgeSKLkyUE1l8MPIUik9JvWl1ArDW8AoheAheXiClG4rQ4uwmgEsSPWQFDkPmMH8WyX"
-    "izx61zX6JEM3QUNnah/YRuj2foh1KFmfmCehkdRM7htOsGHVcBwCpH5FkwF4ywQN6FZw28L8frtDj+mj74yfzKX9s5Fvf"
-    "01bPeyPUzmJyyC8B3T1yPq5jsOmDoyf3H7aUuEh0z97u4OeSCokgroJ/9zgtwbb4ormymdPsvb5cjD7y70434Q85/OSHQ"
-    "keCwVgksUnuBwyLBvjvpXgNTasq+5u/spROZ0gJUe3d29Blw1y94oBMVIh4fOp0QHRvMiIMszzoUqRYAk1X1NVZUf+T0d"
-    "vkbiVfsZ2AoBftHhxGKdfzy4vXE9MU9JmPzHSWyrsH36yKFX3NDU8iEAa9XqxNDqfM1ZQ/RTv9TDE5ghf0xHjhC/dk2NX"
-    "4NrEot3Eq0e3P6erk52f6eTeT0+hTYINZsz3tclW57rs75kNqPBnQPjI7Z804q+itH53ArIGIe/pzSEewkooDJYH1Ma2l"
-    "9q83r/Ix02AQsxzPGSMDVXEQesNPHGX0zwCcWN+XYtGl1N6a/3htpVnBugupiXirNaRgAouaYBA3109+Y63zM6G+fEOJZ"
-    "MxegLszD4FYjadHZQte/CQ/rLS7SLseXHkDwZo+NrerDZzGFEuwZUdHjYJF4qmLmg30ejLbmrm3HLbhc6SbTSkYATVkPi"
-    "30AjTm/u7phSGHkSOiliu8VFUpU5OKpAvlL+xPn49eQ+rh+vD/Qto4C20DTlACY6cBN3HcX8uORZv/cNNNt/OhyPFymoU"
-    "5aDOBlNSik5qAPDkDwK9R8c8oSuC8dSyhhUbEHhF8VKe2QNDF8o69OmCHZdE2ni5hBlOqtUOOyfFtf3Seller4poMuXOX"
-    "0lr0RZ8Bes3tUdQHviHCT",
-    "aLiymdrKsrp38ImTzW07rZgmPhahh7vNPewB/rPWQlxcxtWb8KAwvMGSRJlWZM1pTH6GPXC5GW4P4Y91eNZFz4XDb7Nmo"
-    "LU+9SM1n6/9QeYu1Tjalg6a7qc1mQfxuycxRJC5NEOJyEEt7RWt0a9sm7gSasZjNPZNhhpOFvTOe6bGSjMJEV1jInqbwI"
-    "iUKyYr7MBm2CA9/5V7K41rA9Dm7b8mn1/TImSfpbm0lXNenVslImvcqiG07V/bMDOri/Hye2jXj3udk4tZaQotgo1g1nm"
-    "r9v5ZpeXPEug5IeH1OVlmIKfvFRTY/ixCdyElhM4GIBMq57q4m3micGplzwNvfhMhqFpl8Yv7iuLjQwleNifoBdx9Y5zm"
-    "wEidm/Ma8nwzHf9GYKOdocM2SLGw2RYqIOYipJHCaI/oFxp9/XObDcXAE1Ej7cYG2VMRJW9GwdBN799jLDqJGLKCTijFE"
-    "NRxeJbGJ49epeVdT2wTeTVHKBHaQqr7ghOGClBb8moBOHUkOodTc8stTfW/NKfbGxF6ufG4g9ZIsO2FHXRJCaCbes8ENS"
-    "Y7RYCDoKIZp3Qy8sv/Qxr3S3GtrqdjytbRrGn7MIE3NwerBlFPFhc3aME4mUe87wCsO98txNokYFfDbBpOM9fTAQqONQt"
-    "Oa0LSOK9i5kXhiKMxfFVsIkDRsQR7TU+OxHTWdQgCNing2EtoX56IovRU5DxM647ReqMh3dCblNTLk7ibN45sweJ3Oz0y"
-    "HebMq4+SeSOFDpw0tE3c7vW5uSxgndTQMXsJQ2H5YtC50oUbEgMeK6r+H5mvJ2VR1AfMrks/nHVt141m6qdUuJYvoegUU"
-    "a4Xk+t4KVMz9+Nm3Q1rnODwILS+a2f6jjbYtrO+r5LUuub6/inx+TAPF/pytmzqbnxk0TvRX4+C9GmXtIEktNdU21Vo7O"
-    "8fuzXVnH6WTibn1IMuhZIWQ2FpdDjwzl4RNo41lEN8zueBesMZwSMacWFHhVNVlZcUZNv0lrRCMkloHS5roxotQh4OniS"
-    "94ht7IAnK4ipCPlLgZOrJFqaYz2UwhLasDNUQ7i/Stqz4Ofp4nuSwJIaFGk0XSecA67KgZ1A84EPKpv4rXK4/w67PW08P"
-    "5liGI6XPNwKO7OuzarWbIBAg4ZyBguH+kACgPAMML98ekwwT1GhrA9uDd4kWxPzzSb3pY4CfXRoGoEVzvBWCwmZGFYN6B"
-    "uBza/OreQrrh9JS8lPqWGkcC+1d3PuUIpg6UhLfOB15K1EmcDRjzaWt5nucwNqwdOlrOdriJwNpKf7nJDb7rFXJyUrc5V"
-    "ZdqL0bU/BcoO+uc3rgvVQkvf0CsjZs15tHOImfIi/3ByF13A+s6HPC0FIDFt3mezK0lp8DkxTMTm/4NSNq+cCPE9E1DIo"
-    "91vd2ziGn/ioJL9WBGSXJZo+EvlpfLeVIrOfUqLBeTtfXvvuFGlHtgOcoBs0c7Xz9VB4m3dNfLtrfi3fMtFlRlN15r97z"
-    "Ru7LcpIL7pKuFkYH9z5U09Cer0y/uA4Fl5jUTiVNnXNDByxQ6Dg5urA88PNsx/cHmVpEFyHtFlrXskbG/Sfy5mBjpbOz6"
-    "6rpHD0nK0OQLHZ6YQ6J+9CjyYcPrhf40T6HwTJNl2wdk/2mWWJ8k/gfwZtmc75LLtL0x8yY1o8P9pS5DXcnUxxBtpRk7k"
-    "Pmx5A7H+L0UlwqBCIMiCH+BLkuP3SiIBaUF8h5J1tN8ym8t01nFVX+GXah1TJ0y6VgwyqDmfpwQk0isKL51JA3GkrZXR9"
-    "I04u/ThDOG6wXKiTrNmYi2PpD3ZyiN/IMQ3t7wl9+oelqUuV8TGKBtcrAQyZmzeN/dLUJXQuchzygigWDwI3GdDX86eLS"
-    "ZGlqvs9ix9FdWu85CMYtPvzjf0MfKws+aha/jyvtkVq84GKJZP7cCiJIVy0qVKEfZ6Zxa3BKLFuvg4ewTf4xRikYncmyI"
-    "ZZKE8rTjlrz6zqNe58Htwn+H/4oV70miSx0cCjxQ/c7veF1WyU+ucN/QoQYeSugoOIcO6bJ/EgfvCvnmVVJ1SBQ0narAv"
-    "Srlj8CMeuq1uf3hYNfLAu/12diM9zZBZK7nCnAPw2qkP+O8QVZPhtUIh40tsJL0mhkBFuYKADkrwFrjsMmGWPlQIzSmGY"
-    "78MmNa/G/r8DW9nf68q/nPfdsxumfr3nNy+NyOrvZNsssDoHMJNZ3sjta65OVFXasAK4bOjm41J0GpMh4tPrja0gK2OH1"
-    "dOvdGmQ5b1j8vi+WisitYgbsTKB0ShLh4hJz4F6M2dKwL7bIl5+9oKsGSgn4SKb+V3Hj5yhTmllsb2/FQfkc7zuSVBF16"
-    "NPnUsDheTlG7IGwVyQaDlbG45x5Pn+DBwRiidKIEb83S3Tr74u4oA5MMU8ikNOc0v2/ltfQaaH1wQN8APCt3WdwzPX3XR"
-    "aL7CXh7BRahsF7UpO2Y2SAajM06oH9ah0eug4JOgpEzX2LDv0yooXhguSUKg0NoQHDa4e9xbvUS9vabhO/CS4JvuoVpB9"
-    "tzOKhgm0wWrERh3wHRVrM2nDgUNmkIlbpMztIOHJOuLlL2FfVokKyfPjwGkpWRc2RzRdg51/tYCNi3WIf+vgUJUFId6XT"
-    "ee0R9SY75f9vFGzJLwz1JM+87UXKbW1n30E95p6CdXnbcM7p1kAVZQRcObLr6yjIaK95AyZTfdT+LYm9G6yPy7VTJT4DG"
-    "Bl8ejdesTPAX84YIx3zzZcZrhv9GynYs2dMFPAdfNUNjm2XHRj7SOmyblhPdydlJqfic3iebcrnt12FZXDIfV1wqj1SwO"
-    "kDa9BZV/+Nu5W29yLQmXzRVO1xyZm+dHTcPNvsEnxHGV9/jLwEIdTb8rK09cgktqS/+hvy2tkoH7tILL1TaTl8ju7Q7sr"
-    "5Omd2XGFprURvsyEkJKUmNAfYllXCFlYOnZxA/8PxRJEq0YxtSzWMt6hEiEpcLb7abOEQdB/RnuZC9ZBP/3KNzkDs8s9S"
-    "TX9XxO8jOgnsFHy48FO5eufwNEYhb68sIuqAPlf+X+yINNB3Qlrjmu8ex//LKugk5zWKfvx49fLj1BZEYrKrUIUmY5N2N"
-    "hsMZ02uWJ5bQnUmjZ13k96f4HLdE2Jas6WSntjxoP9wSgTgPn0tNIIbBEs0nLoOzTUv25mh/2zFbKhje2ibGQSh1gpXNB"
-    "1xiAZmmgXH7basoujehjj+SnNxi0iRZcXzPrmQ1BU6vJDCdG2b45pJGSGqB0hDbR42zaYV4xmOIwZKOQbJBQxRnA1Lpl+"
-    "XsAtPkzrY2HLSywbycrCftLKKNEHTk7hmW+AovjCl22xRpUtRVJRp9F+K2gXuYS5/iApU9Nw+78NzKjsx3xMBCs91KbjK"
-    "wkCHb6837UNt8t019sS9JGgrMufemx4kpkdI+6w6lwj0ZRauk7ZNN/STxr4aTRga1UObUQhH7mfMgZFhemf8pEua8xRy3"
-    "l207H6iavTjlayQwsR/DzLOLaDpKvzBCiuSMUw2teavTyMI8ANBUtuggtR1sw2NefFI+YPbRQyh30BdqmYCXDtGGjEMhr"
-    "tOwfFy09E7d0GbX23+CqJ4GatszGRaJ+EzbWF1guDs10d7OKPWVRvH7NBzfe5yLzm1dK3FZnC3ncBHwfjRpXfqP/vX4MT"
-    "K5dIPu9jWS7OaKdYkTQG17g69Zcf0FDdom03BszWH3kvF/o7aKxETK23Vi0G1LoznZMCObdNlN3tda+UGgJL+N1b4zaey"
-    "v6yZuRnnGsigk75A1H+FJ",
-    "yAGMjxsm9GfE/0NVR3OGjYCsNFH3AxebIsJE0qesG2zVpIUbOYNcfPI/J12bXK4h7smGx2NtiTDnJJZggApEq0FSbLIC0"
-    "bqo2ouCjX7/Ld+7zkA4q2XVllN5yBvLZJvT0W6fO1faj+FmOhzZit6JARYJCYR5sCSlOhRbHsvytWwvsT66/dRBPpuOnw"
-    "IvS9rBBuAuRcOF8HoICix5SAQXm9ZbuCEd+9tRhoXj3Xvunta1DgG6/VQBqPwZjeRPvGsAkyAX0Ze1ff+FYg+12HQLe4M"
-    "/K9w9mZUQa8opHVOndLSzZFtkebFif3vkCXEvwwLe1CzCtSW1YCORF9K1tQMlF8k0q2/MmA2pkyEHUdMRxYE9KU1Kf5kr"
-    "j4+gJszmKfbdKVDM0vnMJgsfNZihzeEWSx1Nxtmm/p8liQ8bXdgzgUbhs6RtJKp/7v2WDM/eKfrZPz+3I88dGjhtE6Xon"
-    "835hNPJ8Xh/Vqf1c5jO4q2tzx5A2Ofh/mcV3zSIDPiHw/1zKezZm8BPdGv7G3hp4tyXgm/ghuheY2Y8QDRoyfk5tdIOUt"
-    "KjJ/yKcVNpdwrvVHXElkaTeF7aRL/frFT2xIidaG+m4mQbnJfpTeCCK5YAthImzWwbDylyW3xUlhsfCrK8w/Vpbcubl+0"
-    "3m9n+cv0Z23D7yKy3/pAuqsYjkVejbloFIZ4jOGYWJ0YVUhwAb+PAAa46lRwj8PnEzxxBK6fEh1aOmF5s9uespAOlZLCs"
-    "55AFc9mR0tCLtWZebz7ffMU+dL320PpYuE1iHyj0gQu4MW4+gd1lq1Zalcuo5heGhtlfqqzdoX54n40Lm171B05zg/1od"
-    "7c6OEL3vgbs21DgtWjxBta2TKu0/IytVg1/kIzxtO5TBUKbe27Mc1nUWGa+T3RhcqOMr90HFbwDs+F4HCyKgjidHJYDUU"
-    "rQITzxcaOIdSOxhVhk9dqSRG/mVhzWssvzNQ+jsXh1o3EuxJWJK3N2b20jI2ZRso0oWKqAONho4vF+d3dBXghqFDbZmny"
-    "gH1MQP661N9xG4njr7svTSqdWso5gOh2+zkPFLRJPbtrxil8YIzgndc1dnWAF0Q5XT37JBaR3HyfWcd/YFiRI1OLFIZwW"
-    "13Q4nRVXwwCeswgvtvrAqZ9Hfm6mSBqfNUAT1L70sh90534bbfOm3LDdWatVDVbtYySHcW2b7gH+z3135jLSeOEj5Ron4"
-    "JbIfQsysJeI8oIK/qKoarvp+TFvXcna1V/NGkNSPFlj6wyCbglFfpqn5xznvra8Koc/ZacyUrQoyfSnY1apD2WFEw3BJp"
-    "VqcJQzMPI70oqR+Sl1KkVZqnnjQmWSSRv2imbH/2bCjxdw+vOdbxMvs4y/G5swI5YlRiffE2MiGGlgJ5BxGdYNDqIT/2g"
-    "wKVzXCdeNnljJEZ4p0/5J7IJhLzHtZ8EoeMsXHaCiyRcWxOx0psn0Io35U5LxrsM67E5Wd05px3euLtIcP3ISKSqHIFgV"
-    "KBMVJNvAaKNKmxAJ+CuA25QGsrB5ka1byNjXwrNueSxRhfCqgqMJ6pZepdxC3mdo13hObkDtwKTy+Xy8KIspwgIrp2uhJ"
-    "ZydYQWTCJ7Rsr2hC5nltwj9sNPcInuRh0u4WzjQKPWUpYU/Raj4WQejjL4kcxqKKzUO0mwH3cKP5XeeprR539r5j1adYU"
-    "d+g0RxXrc07XS1jNm7Vaf9qZNucyQTG3piK9tTetW59+jtnAiQZYudREATHCcGO0x4e62bJJF1FbnYLwWn6x+2dtNCWa8"
-    "j30QQ2dHCooIK360Brcnvb5Ds7Qt6yrZyxMqpndh73ivl/BZXqVEUjE464YPbxHdeiXgY8FJ7DvOyP4vabV0nYx34iMt3"
-    "1p7j0RCtPbeUdtJxXpGcmz5vXlkllwu48HAuP1eHHk3OoXAPs27ogKgYHbPy2szzFvQDT9cQ/uss6oSj4fjHt9/9+vOry"
-    "SgbHURI3/5g8K/rb7d9jch0TbfEjTdr2yzMTIkA4rCkcRhntCtKxkMp4Xu7cfcllwvwPpQU0AvJ1XFalkUZ9Rx8mEXyy8"
-    "OxIKQA88She9FMYQWbDpGN5QLxFVjKiVrDeKbQCld/gjTLnr8CIpBBcjBj1thaO9cGVIbPH1fRvJJwixNHQAPDoYrsdd9"
-    "zLOM7VvVbi6AjhVbjrBppFNGazv4Gx1nT5HhVkxJ7kE9F2DhwX60v7ZvTYnGDm2L+4LsNfiB/63x6XC7zintDhGCeZJfy"
-    "Pdywv3U9i254RqIrHCY4DtkHn2ndCMx1+qVnGLmmf5HVxyURXv8VshcyjON16teZyGjIIHeQNYL7lwBcobyR8ZkiZjJjI"
-    "4jHbqyxvRx2lgz3EzCBAnXgEGQana4Lo1jMi5pZglpP58SoItGpvNfZu/LuLmHu6SWM0+pxcdJYauft4PyMlmiTkfpxDm"
-    "bKPInAT8XbZr5iUD4X2/B0NN5uIh32B+66N5jEovgWtJRJm9npnyaQdL7IVKeCmuv0WnaEuNf0g/qVEAeNGCyUr05aLns"
-    "crR4gJ3JlY0GS66zigSvsKxz3Uo8TxCS2mZdZco8BhU1QuoSwEarI07stwsIaYCHe4SfjrAB9g79JdcaudG8ATJB78hbu"
-    "2BqIp5H3TVgP3hpNVRtIzpeil0TMPHiokDkiVoo9+ps3MyIAkc5MEBZ0IG7HHng84GaUiNPKEtMG8hVvG1QltnxR3wRYV"
-    "MnKki//6e6AhvBk0rDZlSQHsm4+tEMwbICN8DKGtEb6UzPC82yWwrhZofeh5BOhIYSnPsB1iAlyi0o+JNWFcVPHvTEtib"
-    "3tPoBMlwj8OabVDDN6MMdpXF8keYdKOpfQIKOqVxG16En0c9Bx97e9N6GG3N+2FXDVxeuL/Jxjq1DArKqWtIjBWavrrCo"
-    "zeWsI4GrhY8QiF3pZZ1NAriQlHFACJCHtWQe2tAmdQrxUKjE7F08QZy4coC57Gz0oZCIViHzoXPki0oxZxNWf3qNmA5tC"
-    "chNnHRe94PKSJEHh9yPDZ7DdeAI0ERjeUIYnm8PI2x0U9eIp7LgnYKIZiUPpa+dKHUNVIhAQb1587A4ozOyKq7lSLDsU4"
-    "u+DW3EKgxmF+FVopdUVGirl/smG0vJiTSasHHkFXlvVqDmEq2XtpFfKvK2ze3F2HosjEGKvPi5U69T4prDlXRxE1/ybOe"
-    "E7i27is8y/eZKg0efZhsz5hulm6yGutG578f1WECjPlvxqY4bFxV4MM43Nv9JDAh/8TXw4rB8zig5uWCDwSq0DcwXTSBV"
-    "tgMqTxEurvmIJlnuHYDQeG3aY1gEN2n4HG+PP/VdHk6biDwAZUjdRZ7G3LuE2dMLasCUCVVrpjKzSx1jHQf3hJPqnuLs7"
-    "SxhFT93hXqZ1komhyWPPnKHjMhmOJWzj2MOXCYznAzExi8QdNLQO2IrClAp/0UdhKIPZHKYDFJyXxRXizQMFnEGZ88Uyz"
-    "eVk4inezltEh61LtGbMTvqE06mptYlG0NluHCMedDqBBMTRATOCrNitI+f6dgJNMW3AfNU5ibpP4yfIjrD/ZFR07REUI5"
-    "MvcTxj9nPDu7AdDV7ry6LsO+ZUuPNuxUil+zVTi+/1ayjuzh3qQTlMRuO6iQaPzEt47WnEhqg8iNOLx5MG9RGP0KFaGvt"
-    "cEgnT4pUgZxS0J8Y6vWt0hLPRRa5u1nVWImvWm7Ol6kRhpnH+vU0v35B0qzoNwJrQnJidbY7FWOYaiUH8WlYTGYLKoEOV"
-    "zrJpLccI/ea54JVmJ/jEy",
-    "xnOs6tdbDvKip+EfRscTLwI86v129aO5ojgDfhfICoa2BsRG8PIF0Sy4VJhfxdnZ8FIfgKOobCwiTDOwTD822Jhjalde2"
-    "sg+oza+phfiiMAnfQv4W27SATPhdWbGCe7iSOjADyZ7mMPh4fxv2/CzCmMYmgEiKfk0GHYYBv8T4hz7CXKyyEx9GFicQp"
-    "6BCMOxlnvi6AGD2opUEeEkeJZtgpxtJxMJjHcVmLazhgYnG2iDIAuit2iH9zOKxn6iE6iiV04p4lVqbOV5NiaPpoAdr0T"
-    "r9eIzKdk+LRZEJ/XBGKkdjUym9SO8zK5NM+2I0YlrfvLBTgoCOtg8mVwwQUS5cOxcJzUzRB76Dgv6SYmr4KM5NeOetXjQ"
-    "fp1/C55R1N8EyoMId8DtMLdXVYdZjntoxAZI0D98C76QUvl+6Of1I3AZ38W/auLgvYygyGcYlMzWgJaD13Xw4fQfbHoQH"
-    "8NL9qiqoHPQLdYT+WXcQU+KCvahMgXT7XEwzroJg3h+1XoXqOS+Ff/X2eP/nhw98eDx3Tnt19fQA3rJMcAMjhrPzh1nW4"
-    "sbHW6Z0lA0PX2pCUDmzgLuhucuJK15JSrZB01T6ypvoOWtfXTnM7a/oRsq3DJu/wEB6yQ1iSoc5cElW7zuFeX7C8y4yjv"
-    "Ybj+qRFTIaK11tlljjmaekpkjeWey/m84tsRJwG2+DifklZiBF7GJnN6SdGRJ3l1lZYi2GWwMHi3z+RE5l4Qf3qZQC73D"
-    "JyqdbHqdv9VJeAzmBvf6BknkKU5Ol+WqSRmEOaKOeXc55HNB8eIOlWLqGCgkCPmYcSMRUU86Rm0ncuFYzWgix991wyrzJ"
-    "NqhRquBQFtFjh+TIdmkALUTtXNF8kZx2fQeQKmN8nVmMuumFS5ePjwhMoBasJSkwMZBgddAMxkYaPKRMsFPvZkwa4d0KH"
-    "PiyvWeCBliT7Vqk7E7wuQIbsdGYDGmQcqf15QOoprEVtuLK3GSfRVgQIJyz1VUonti9ZlLDoAhCFcQHEGYms1y/0O/J0g"
-    "T8zpt3yIab0tYbU0+6MzN6eEskPHUKUZWbAwG6sANG5LthawEPLm5fHP71+9+enbl8N5dmpfuijTeZEAt8XgrTmrjTqiK"
-    "l4QO9pJzpOMJ4tRB+kzykxeFeUn01FIZBTM0zOSJTtsWwCE9w3iZaJ2Ep3rDcLAlB90QVJiEDWAl/xZWcA6gv1/mdgZYy"
-    "enAtERjv68lN9ss8wawngshLG1V6H+vBHtNoYtYk2aXAN92d1gnnNi8taRgcrKL0nl1nkyEfX4Va6nrKerU7Jq1dhY9xa"
-    "H8W3rGehY/d9oATN3x3SOns75kN0aMGK0snzFbBagFoDMmHM/rstkSuzI+eYjGprNRs8OK8onBpHGPOat6uxWlPPoyF1+"
-    "qnarlB5MHEEjBgKoLUZsSOmCyLKv6Aewee6/6SUMfhHr2b10KP9NHpTJxMdnnFbDNccs1P+cpVfxVaKOu1V8kRiWSuK/K"
-    "yODHv9eMB4jcFbjP4qVyRNzm5ySGB9fJytPHLnJ2+v0Fcgu0LbXUToUiAsw2gpeqW5WdXlDAr7NSz2txumEFmHloZfqAU"
-    "gkD2CaU/hHEK9/+3tYGc+tKWDmrErVkFAs52c82qckziGlTswndkL7qKrYW4pzltsU4FbnZYsEyyv3NIqVly4FkbJ0Gi7"
-    "r8JxznxMrOwwttMQPnD76to1jslozF1s0GavP4bCtwNShWrioP38UxWWnAAxQGiLbA93r2mLALqRh/ysp/pa9PxlrjOnw"
-    "L7kku1GMM0F2LZP8HCKt7zTZYi5PC1Fg6YJhVeWUPepehUGefObZgyb34cOkD7VVlSLb5GcYjppQoYQ+d1Gmszj4X2DBs"
-    "rOVadUGnA9cMdvL8pJYCp5sOHAryA8uBWhMAvqpNBaM6VmGZCf0v8uWhYhMaiVVr4jw+GnOX4Wq91wrFKLtlQ5M1YrWJP"
-    "EnL0LffSMR9+5XSAfq3rWbW5bHeQfTGNG2SKBMc4hSBYKCQtYBU7tpdorpksG2BKzI0T/Gt2da78is5XO5UJldlJ26im3"
-    "G2ZZ96QDv/Ov6AO6UhmYEoR20SsLG4S9ki/+lTYsIODTJvRtSn3KBxA4jVhTm616VzfuI+yNii9z1QGTgxFmwFcGuyBFy"
-    "c9WhwKufyOOrOmyVAH1KKdhvDMdzSzOmG3cjVX3rlp2X1EvRtKzWadT67LOXb+fX5iynQabNBHpSZwwXnDKrJYd4P2Bv+"
-    "4pJVzX84eindyo+pR550kH5LQ2Ja61X1oEAtWMWbhtStOpD7XLSxBwA7gHOhdOL9LJhpJG/IVB25PFOMFp/deJEU1qnVk"
-    "zh2FwxYovbRM4J6WLmLuUDeJ4EZtXrvQi6RVcuXwYcHFhBXlzJ2SVVXCOkmjY/bissXHhRNAqpqewwHcWu0VVyo5HDGTs"
-    "huNYTr7R02hPLv+sANVDnaykedI53c+TDDv1kEH/Uzo9lK23j1+eSr4u++Z617buAkgCTxzl5aglCXM5r4xxusehpIYBF"
-    "5jrUG3ePeKvWqYNh7nOqN1x9W3Hu09TXU3MWkjR0tMBeWCA+h84amd/ycONEfPjwY+5w4x6wF1/tYtHp+ZfpLKHWhx61w"
-    "Snsgb4KFlco8LCG2raL7+x+TsOrLD8rrgTSm8G8H9QhQi3wW0C9UTBAQbEADNWt/GY9OA6SlRFrc/yjRffOU7MoFlBVp6"
-    "wo3tj0RrbXosxyhay77EvRcOylXZ0YR50Ykp2I6qUQVQwo3PAZy5ZfAzhBwyhorbduPC6fad6gWGreSwQjPnUaNShjagR"
-    "fYpro1KlqzknWKgn/kYxxFv6fIR2Gk39Eu1s1lG08/vAjh8at+pQtAgR+0KKvixxX07qc/5je4BK0XC9tMoK7O3hTrc/w"
-    "q5p1Nz5eG74cMA4XI9BTd4jwIeoyYABTC3lPhRgLooVcxukUpa4U88lMrAP3HZvJdpIdskiINf+sGYhYSjlQig7P5pOAE"
-    "0jb35RhdiP5gBiE8tNu6tbjGYfGb8l7tWzOaRtoJ6+0hYz3+TY9y0gWDWlAZsQz9JDBqewxXUvjDt4TeV3Qb+PPduT8n0"
-    "/5SNA10T5e+jSal7QjWvct0B5KL3h9tBmHl7QlGnLW/7PCXufgaBI0MQE4S/qd75nscTo0wAeCRF8Sq4DMBhBSz4sUFJD"
-    "FWDpxTomyEdE7zQ27qVlKn+UNcQ+i3Qocy+bJyzkdkimD10S7q4gq/V9xWujg</script>\n<script>(()=>{documen"
-    "t.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8Array.from(atob(o"
-    ".textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThrough(new Decompr"
-    "essionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.createEl"
-    "ement(\"style\"),n=document.createElement(\"script\");t.textContent=c,document.head.append(t)"
-    ",document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n)});})();</sc"
-    "ript>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3763] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNq0vXt/2zbSNvz83U8hq1kvGUGK5FMTyrTetE27"
+    "7TaHbtJtd1XdCS1RNmOaVEnKh8r67u9cMwAIynLau8/v2WwtEgRBHOaMmUFQ5Hm16nYX0SIuglaanJ1X3VlUXHifz6f0L"
+    "1KfDw4HXwxO/SEqZXG6UemA/vWp0myvv3eESkl20awyOKWHA/V5fBAfxRGqlPm8atY5jA7nR8/U51E/OjodoE6xTONmnd"
+    "mU/h2qz/cP9p8ecJ2zIpk168TP6N+++nzvaC/a5zrRdBpnG18bzA/n0VP1+Rez0704Rq15kqbb6uwdmVp7XO80KrZVG0x"
+    "tNZ6D66jImvWi/f0D1JrPn82eHpg69z87P42jGIN8ujcYzHiQeb4xyL3pF9HBKX1xPus/m6JOXp1vrt7ps9PpdE99fnh0"
+    "OD36ApUu8ywPWsuEL8pFNI1Vq/32m9ZLum2r1ss4S3PV+irPyjyNSnr2dfwx+vey9TbKSlPJvroOADg9/qKS60WRZNVqm"
+    "qd50S2n5/FlHPBjXRXdaj5Fyfrx6jS/6ZbJ70l2FpzmxSwuulSyPq8u01U5LfI0Jbibzehxt8oXwX7voIgvh93r+PQiqb"
+    "pVfFPh7bgbzT4uyyoY9Pt/W/9/l/EsiVreoojncVF2i3i2nMYzGnmV5LQyWd6VR3E2jf2V+63T+Dy6SvIiKC+p1+fr9Wk"
+    "+u11dJWVymqRJdRvwZRoPL6PiLMmC/vA0ml6cFfkymwVXUeFpXPKHPFZdREjhD/OruJin+XX3uogWwWkRRxfdaxrxcJ4T"
+    "hA4OFjdPBr3DVnlbVvFld5mobrRYpHFXCtTb+CyPWz99p/6Vn+ZVrn5ITuMiwoB4iVRJf7plXCRzbrBLX04i+s2Wl1Q4D"
+    "arodJlGBe7L9fg8mc3ibLKaJeUijW6DLM/ineRykRcVvbSOZKmCJCPISmgN5/l0WXb14Ff5skqTLA72FjctApdk1pJxCr"
+    "bRUOV5N5/Py5jGtrhZny6rKs9UGafxtFJJtlhWKx64/sSw8cEHZ1VABC02PgxyYR52i2iWLMuAJnSoQSfo7RHUtHpHgJ3"
+    "LJOuexwDNYI/vo5vudTKrzgV4pKOr6bIoqT+LnKA6LnRpcI5F1IOQm5X+qLvcIHC+fmWMZQC4lWU8C6tiGU9W9wbH8OG2"
+    "0BhtdxOU1p8TKqwWeZkwPJdVMr24HQI9+sPfqcYsvgn2h2Zp52l8M4wIF7NuQoBUBlijuBieERTKjNhZAm61aD68AV2oa"
+    "ZROvcP+1XWr2zpAie//wboQ6tKYL7cvz/p8wCvO+BoMev1DmX3Bo5Z8vN/qD9O4ov51QWjQq26vP4gv6e1WtGJ8n8XTXC"
+    "CfwXb9+fQ8L+Ns9acGfGBAQJZ8C/6CKn8ClrppTOyLJ858uUVdzVYGvwPBrSH31RbGaZosyqQcXp9Tp3hwMXUftMCFwKd"
+    "usxoUNcw3uioDz6KrFUYbDJqrjZFiwWqacxNEyyofCpUjNqa/h2bc2eAmWwb7HWgebpv5GnD2ee22jE03qBFHbnqE4vHq"
+    "PlA7D5kpnEczmrh+C1SmQV/Wl1GSrepZe3rQgCQeqelav4WJaKHGuiSspb6vzLNBb6BhzjzqmCrSGLMcqWUAgku2grd+t"
+    "UfLkNQNOa/1h06r/fX5XgMdmBYx1dTEadDb344K9UgJa/Da+nzfbcqdjA2uE2W315jgdS/Lq3jLMrtNP2tSxwMG+R7qqd"
+    "48OVsSTWvNcB1NK776vEoW+C2Xl9TOrepd5kWsehfxbal6VZ6nZYs4Ayj/fWrZg2who5hHl0l6q5+i2B/Wo+s92wOGXBI"
+    "9jc7i+6TUyFVbGLBeCsbf/Y0lxGt+Dc9HzC6eOTNpIOWhCf08vlxUtytTe+/qnOGw1XdmcP/ApbaMM8TxUcbYxSTLECuN"
+    "9ID9WVSex5/idE+JOm3hPyS59NDbFqOL4dn7my0+wLS7R8S15yQEEY9z4HZPOnwfctwlApyQOHJNwtcqTUoqr27TWFMbB"
+    "8KeuvPRH7roMLiPDge2URJ1V03WrjFBN/mplZYJdHsxOGyQyg1EMZ/snUazbcyeIcepls+2VmMZ3W82t0FoN1qKBBuuZf"
+    "hH/b5ACYF6XLgLRf03EFTT563f1kjbZJT4I2NmXsRMEpPY2nfpyLrG+ORq5fLPGrz3hEDYirOVpUINQnd4f2n3Dh/g+k5"
+    "rrfIySlPb+dM0n164UMcrv9FKfwugPrTQTMb+eG4GgrZHW2jD2pBCmqJ7/Pie5GFrO/P0UN+uz/M/7Fm/SbAYtL/Yjquf"
+    "+Ezr9D5nJljNZp+emi3iFvSxZH5LkEi3JOizWEAKVnUdk3TEUyIkcLPTLAPJN09oKoN5UhAJmZ4n6YylHVLDSZASaV2qt"
+    "XrldVRNz20Xk4zhS2BE5lvmQkOc3DSpKJHa+8KgQR1pv3e+bLAcR+POL9Lpudd7ut/q9Z8ealpD1X1f6UcHT+nRs8YjNH"
+    "yROKJ8dEqkalnFQyZd3We8oEakP9zgTyKWbBfIpWFR21bcGMl24AO6yHCD/rqa0exV1MpKi6BHG+shApWdaebjq5ouTKN"
+    "ittrSiyy+J0UfuRrZs3rtXZxAc63zOKLXHhboCQBidL/WYRovEgw3WAkTnC2yqR63nf0iTol4XsVNYdohUs7MMBts9f9I"
+    "IdIjJyY03NQPHBk3yYiQt2SyB1baFbFSOtlKHKI7AKRuvt3Fi/2WO/3m3fjyIQjra61R6239odZ3u/EVoWwpHNsMRVTmb"
+    "YKT+VBvQcCxcnT0hqBxTwij5U7jszgjCEyTy6Ra/fGXNubVaeEPPw1Ij5Sp/4AuiTpaWbE1taK/Wd8y4vX/A7JwzuTMab"
+    "OIFzF9F/onfZIUuDNMAS2SN9g/nMVnyqVXBAcEcaoqSJZYRAXVwn2L8M83E/agXFbLY3ZuSdraws4YG7ZhpX0vEeWUm//"
+    "zRHjdOyvi29WDpNg03psXcUNT3I5F8trDdNKlG1q50V+AVk+dr7wgjQwD8o2+7YpAf1nz11/vkcJkKKpRSUVc+LSYvW/p"
+    "nhZeHDldJtc1nYrI8kdqbEPIYZ30gS9CHL4nvVrqePQH6lJveh4Vf0bcOpCeHGiZgBQKXoD91qA16Lv0+Kn5YoOd4I2O8"
+    "x691frCttVaKPntRTdJufrkbD89rN9y2J+8vkjz6mF2xeMiiBK7zMKylH2Z4E/bzgzY1x8yeDW4D9RGl2vwirU7xkYnPy"
+    "mirTWr/1+Kfbxqh5synfDohg1AAytzApEw5HEPI1psinL4cLNG0zxmOcLQbbfLw9/yVkOovGfrYxICm5/bVn97QzVt2Ow"
+    "JWuD/+utplF1F5YbuUhudiQsvp+e0esxYiOx0b4faAD0t8pLoW1KsP0+JqZds9tLw80X/6nyLWCHQhE88YKmSlrRN/zqp"
+    "zpPaetm9lcWQOi3d8a225jVbdv4YhfceICYO8lrbb20M2OBP8jGAPregywtSCRtE0iKALJxIEqxnmAZ619uUbv3srPEMe"
+    "28wtrsS+jy5iWdWJD/Q8pMWpmpdmBDQY31YrOi0yGxG11b0rVLWn91HemALRAjWJ7ZADuotkA1z2vCeuXXQpz+f9/v9fR"
+    "4+CdRN0H3ICMYGwFpHxw7tEH+6RCGohNgfDWd5mZUMZK3BvDCq69OGtcFYEuV3tvrk9xz92bGj8dITGJM8v0X6rQVpI95"
+    "vkdCnxLhpGagiixbeYf9vBCpFXFYPKjxbdOf8pt4a4FHr1h",
+    "1E3u/XfODP721tqi38rU9jdRVh+642T6XRoowDc+FQpHV1rqqZY2QT69oXG8ZKwP02uaY6/4PtqcHwoRncMAfW5i9q1JB"
+    "8h3LWmyMbbGBjs8TttdlkdD9gyuoRH9Yj3jpCwwCiOUykhoW2f90bPDtsNzhHb18sjDBKVbdoml6XjUEi8VUYlUS08NXJ"
+    "J9octG0Dg+brs/jPvL/feB+G3RYWeGOVrCL40PJs2iT/cFtEPsVYs/FBAtppo72D/hZ73bqCIbtVFatPfAo0pq5pdma3D"
+    "2Hdy1b36ESvcvaT9vdcg/AfSPXLLJnmM5KaklkSJHCeqAgTif4vyy3MhA3y2xgQkd9iQ4lsqnlSmyQ5X9WXPnwZRDVs8U"
+    "BaTww7QHt+CzjS0nDAjhW8J1Pj9X4N5aT79pIso+41WYYmzq094eBNXAADhlx0dkZ0xd1ZZ+nJSqF7LieiBvfvmYDXs7i"
+    "KkrSpw7AlUO8mbe7IGyePetlaBI+k4a54d7wWQzdEkg1+KBuu9EYL29MsVsu+qtCVZ8NNi6PZbZbnTx96LnvCRlm0fRRR"
+    "xuyNNDftHnR6ORTxmbdxnEm0Vvr7lv1PMF7iuZbvShODTbP95j5MEzvYnPYJWb5/b0rMWomLEE82zbDiC+0XIs0xv5dtw"
+    "4Znyj2HB5AOZnfqvlTM1N7iqXZZEa1VVYXSEq343xBfT2ZxEF3lyYxZ3ha6yN/iB7ZPzEa7BfFVVgUeZAbcd/YgcqaUYH"
+    "T9eMVzIbs0xncpviEFwE6WN88LOC1xlTJoQTm4iv2VmNqskSJRWidU2katNClxXzdf4P7QUqfRZWxEe41Ws3geLdPqTzl"
+    "y9CAT/Wm9sGms3dvUDA+be4D3xH58CxYoBwAP/hfkeZvRRTfZSZPgNJ7n7IxgOWV/P2o7XilCIO0u4ZaNa25t01WjHpBD"
+    "FPWu0VbJZJth0XUM+V+wJOOsRAsEOCXp2QgeB4fD5nKvPz+NgQFNbKt3jjcfi/S/oQyxcKwFemvUrzUkMxV7WhF8YL/7k"
+    "zsI9/fBjaJ3byd8/Tl1vFxaO0ITMu3TxYM6hXk9SqPCmuXYpuha1JjUsfOFfcEQ4Y1XnArAu45ozZpiajzT7kS6YpMVWm"
+    "OaqNDr/3OsfUtaySxsyyvt1jSNyjJss/NJW6sYJ8fneyc/n5NsMD2PsrN4dvyECo5nyZWpjpVunxw/oSL6q9s9+azxBcz"
+    "TVRJfb3zjf93OLL5KpjF1dRZVUZcYQNj+WhdRTeqYvuNOfna8MG3DU6V98npBPDVqEc1tEca2koqWEBbEXuunjGCBAKci"
+    "2EjK1jXGy0azsnWep7Mh1UX5aUxrTbPIq9wCi2ldR2WrAN7NYpiAi/iziuapRe+2pLOtMoJZoGwty3jWO36yoH49MOrPH"
+    "ho2L7o76G+Y+pJctzjXA3dKtg/+eYtYHfpBHSZ6EOMXvTy9rYhjM72gUQ71GGW8PA90iTmgWfrqPCexpBV9hpYIU8s45o"
+    "pZa75M0xZTmWErKjDBbAy5jtIL1XoB5Gz9nueXNA+Zovkrz/Nr6kia/sX5uIxp7m/dCXkpJTIXctNi6lMll/H2CfmBWKG"
+    "MXrXiaHpu1gvfIMjIr0n+mkZp3Gu9o2lCOy1YPzEvlS4Agd39/One4IthGXxGUBGnLQKsRZJRczxg1ZoV0RmBWUaXzsxc"
+    "Uue4GaGljUmhcpr282hB4PqXQcZ0z52kd6ZMpsnctvI5jTRfPIQ230Gg1zVoDLEGEep9UkB4o4dE8Qk+ntfjowGrVqcVk"
+    "XRBE/TF3t6Q58OO87N74xxqOMErb8+TedWRe8BQa17kl9IDhjtcEFyV01YaR1cxL8jlX5woGZc7TW+lRCbp7Scm5h9xWp"
+    "MLEAIaVD6NmIiA0EiHMSCqRK+0sNs0C+jhNF2WAD+mOdz9z/T8ijRJEEhAeWOqzfKYG+i1vo7TKkJzqYXeFsuLQMQ0LtE"
+    "WcFRkkt5nb0m5J1ZDixIv0LizkoLy91bxL4JbdNaYw3e412BGl9vnj9lKTYMAWnPggggM9bQSs8j+OiaQnLGxvlyglxfX"
+    "D/UORB7dK/MlycF2dQmTmbQAhDVD6rWYmmyHhYrZwiYYDJnKsJyNcsJBixJ6eRWDznR5uRTbXAsGOe4QSRVn/3frxUJYY"
+    "1a+lBKZlh/wgbJqSbXt8/MGrLNVLk/pQ8xPpDZ3Oot5gmYzoGtS/cVOEnI3+/gDClol4Y8sDAk3F6bHWx5t7/dfZDmkU0"
+    "QXTUB6acpYSDJ3WEr0YFHkxI6J5OHmnOhUghnlPaO/JEOVFambl01I1kX8feFnvGCEUC2p/pe+pGWhxqeemzL+lrn7S82"
+    "D9zXnkQtkEnEpcJ8vaMJaeiPRINpfm7ksWhDXaQ7orS0UAPrqPJ5esGFIvm9f+uQnHyaI5zT9syZN1EU8UH3z19bnlOh1"
+    "Y3G4QFYGlwRyCcRShOL86S+In+7Jl5YWf/fiq6A1aP0z+RIUadDfO2h92Wv9g2mfEMCWqCssTQPK2foAstRrvcqxeXAGa"
+    "Yo7s4jOWFj+bB5XU1LBhLhlupZm40wpdD/+T5sEZkBxMq3aQ8/zwxOo2IRC70JjcMhI7FQkYF0Ht9l6OF9mMkfnmRf7un"
+    "IV3nhxj6r0wKL8Xplfxl4Snpx5CUp8fwTe1Q6YTbRVGWbxdetltFBZSLWqMGTe1h6Z+sGPdIG6vspRo+ydxZWX+Hd3ZQ/"
+    "7O4laZSSJB4nizQrFrC0YT9a+rjhM5p5t1qeZ86SjCehGo69+7mX0gt+jljrhgr67ICIH8/nGO6f6LURuxaU/rjrtsj3x"
+    "zRQUoW5ouKCh97hHfo9aeUFSr+elaoq5LeTBeDoJvfr67q7vdxZe6q99VaAj4cuoOu8hvodv1Tw2tVUanqS+v5aPRuG41"
+    "+uVvasoXcal509ItU1pXTH3SQ9TtLuboIWTPhalqDyauoI6ws12+ZE/LOJqWWSr09ugUrDqBFGvTIkOeH116CvZ9u+lcX"
+    "ZWnXcP12sLAZcNCIh7skmq0FApDWXydr4OGVpUFGa6IZWEVS8bVT2I0OP+JBg86asifB2evO5JFKDnfaS3qa8fO2ms+tQ"
+    "RWp2YelxFac/yfV9N6cuWjNCcLTzvtfpYA3Ia00dR/EMcnuCvnvaPtHZm6OhE8Jr7Qt+8ilMCJppY+q5diIX3Wi9qt/Co"
+    "X9SjyZrgTU84d5zVIAI+b6fqpXlZ3d1N9XD93d1pb5mVELk9+VzffAm4QEJ9dOtFnQE3mHp9AoWh9H/JyPJdVj2VSjRtv"
+    "pobDPIyd8jj17zoCmNTs/C3kiYMyJ0RoKsrPQ/U1d+8Jr7qQXwkTDNIs7t75n1kZKQSadZXVOGjM/e+umYAvKqnKaXZue"
+    "LJYQxK46r1OuwPXx9Tt4evOx0DLx9D+6XRnJF2RiOj2/Fr6nsQDZd0EX6kOrD4tvqjKPiorsconXTDL2OvUq/9NUBo2ls"
+    "sy3M9qYmZ1GszVNuz19QpmtWgUZ+ANpuZd8xinQx2d7l3TK1G07F50B1MeqZ9uz63oQB8Pg+WKo6K9DaYarBXmDUBJTv1"
+    "Ziqj0Qe2fbQercp1+SFo07S2J4oll4d6r86Ts/NgoCL4uKjnoQH01ye3PTza3fXkInytbntRFX701w4hew1CNvWfewSue"
+    "hy+Eqj14Y/fehUW1AB3wX9g+Z57r2ri9KqjFwLoqVGZlk9PzPeEmEZyl/mjOaWptaWE9kxsNRa2vt/d/V5w7N54dLmM6n"
+    "vpstpsnqpTN+/uXHpgVtQf3TIjq6nXgiiSqlRpIDKr",
+    "x8UX8zSnGYh7bHDpxj0sqa8G4Eglr6FpnKhaZWhfwnj5TZpH1dGB4Gv2ONdI/Sp6RfQ9vNXLKh/4jnpx69v209C7Vc99k"
+    "G8wuufqll4HNyt7DFuaMg8c1iL19Shehbri+PlEfa+HlGQeFlZmLesO3MWtOY33Stfo+7Tg4fdNdP3d8x7F1NfXHd3Vrq"
+    "7+RLes7+/uaIr6NE/DlMDzlYYzIVJET38ARU/jDr0kT8Y/xJMu0dPHHwk7if/tRETfNEAkGpKmoTujPdgpaD4ETtUynOp"
+    "JESCeExBHhq2ACk4tQ5GZuu08B7xehTPd/DWWZDU/Cfu7u/PjbHc39eZqWU/S83qS5p0Bpuf5sZ3YW5XRPc1USos19YdL"
+    "Xrcpt09k+nZtm7klRLo9puHt7ur+3U6Ow0viaMPbeqafg7hFBBLqVT2QW0Kq5wTer07mu7vXHoHRdFz28jk9mNSdq8tkh"
+    "LNO+FzNTq7oRXTG9IzmWc/vtefARwVSKOBBbEglWsQ4y0LgiS9iWtyA/C5hc3XSv7vb+QdxtTE46yTQVcYVSWOjRz1JeV"
+    "ABK91XTwb0DJ5MVPPfBFf2JX8SPGJ0qSXN28zTs7MidY+eEd1WkMuDah2+I2nytvLeqcFTGnIGqcLFzTyk8i6RzHAenuT"
+    "d+ZOKCcpjD8V7e93BAQ01fNebxmlahkQT3imMltA00U08yYbfVl6p3hFU5zVQEAcezrvd1kl/aJZutgVMV9JIUKyVd6Wu"
+    "BbGXpxGThuvHmaL/OnPw/W1A6oihY3p7Qqs7ftRjfzM1mKjxWUbkd074Npn4Jc/aW2zIhVeq7J3GZ0n2htbXI0i4Ry1uT"
+    "wjYS/rolOaOEZo+GHlEia7VQOVdXHauIZBKu56/Ps1oFmLMgRaswu9otiqiyBDCvE1qTCtMSiiEVFZWxLZLKgAofqvtd1"
+    "56shSEtSehdAHwlB7TDdNcAlt3TI96SXaxMa6yFxVTkq0j05bap1X6ou60WsbUaXl1qn4n8eRA6eHuKf2dLlGnOCpJxXo"
+    "X3wBBdPG+X7fbHQz8WiBjrFnk196eCD7TOEkFldL8bE+/8+TA911wWQ7nx6E8Gs474dLXXWNP9pceraKehCP6LN212U2k"
+    "7Q9fSj3s6OoqKu/0Dk33+QYvi7q2E4bgc7u7L+uRY53Mc1/t7W0U5H7NFU8tV0Svs3Dcfaa6zyaOFJGz6aUH04/lnRGDQ"
+    "q75RxK+Wl6ekjyZ9/L8krnXjhcdS9/v7qIT3XO67GbjZHK8T1oULsKIeHq94vw6kQnO0vKoB78ceu6sv4MdhUoZO2h95b"
+    "V+0P2CMGTjtq9vu18EwBliZUkWv8tJ8i5U2Un9YWyg3dFzTkuZE6L0erw5wSgIEJGVvEFvhmZWiV/G6pJpgAKJN8CT0IM"
+    "G93cWovtOCwF9pQmSIUEREWUiSabUEpDkcaTov04EwWEWnsyIRM9GL+ULvEfrkZQetH9d7vUH+21C08LSmZm6IkIw61yB"
+    "VSxZjo8IZ/FrxoRNBiiVBQyNJTFYoyjQp4rxbEKwRnolWDsVjN/Hnn6RHqm9I6hsHqr5E590czVuw97apsKpPyFJN/wYe"
+    "2bsysMkdWXC/CeDeN8f/h6DvIQCz6PGTAVYDfBoRcz0m5jYcjtotTtL05dZ72NOTK1NdMbXlwrX6p+eA+vvK+IrdsHYzI"
+    "FBNitdNJTcFe++/CAe64pv/qXdooj90XxNjDDLd1AiXpRTotftkYfPqZ2+H3jV7i7B1Lsee4B6fqd63Bw+tDZoiv+Mb0e"
+    "DPlxzaKDoHqEuNaB2diqnh1eNHrJSzihXGTEKr2rwKzf4Iw0iC1MrPU7Dc6+daP+UtlGPW+lxubv7c+lNlX57nJJkNV0T"
+    "d6X64p7SVqsqOhVXAtLkc2LSbaTFSabsK9FWbfaDTKPTOG0HH+p9QWOU19yj3lBUMLA+WlUkVax7Lcw5W7PEe25ja0+ex"
+    "BHvA7TEHNL7QDra69OPxOJ6UVkmZ2DuK+kt6WabooRyzV06LEXxCgUwi1k40fB4RqsZmEJik5c6UEa0y3e++g1CyYodHA"
+    "Nt/rGMbkTL/wjgnRKO0KOAYYPtc3SpCHKCi8xqmFGI9wnawxOa7jRpK6wSTTjbGoPlGs2QxDlOVDEJxzsDApIJowKtbCy"
+    "UWkxy0/BkCvpHg0it9aNFrc2SKwkb5bbprk1cAZfLlKlAW8HONDLAI9I8j0n3KIPIOz0uR1/HHhGCVO0DaNttheWj/gVp"
+    "h/gixn7SH31oeY9WX+t7kjFI+yXkZCKRkHDsgV4dfvkVwQwcnsV2SjdnbSKC9fM9KoIZluBHb1Wr9jWQfE7yooMf1w38O"
+    "GWTSDQl5kWS4w114jKfEWstITziFoYrKHmn/Khgq1URnsAUJxEuM18jz8gtC8andMc2SxoFtzQvMFlCIKmFyCt8syofK5"
+    "qiU68cX9BL0gGikorq9SRZgA/hAVhsDGYNZK65cYHhk8LEzk3hAnZC81ljw9s7PPLh0VK9lG8nhL13d+OJX9N1YwcjOSg"
+    "LFl6lLV2EEhXf0q9vLHqYEyrMzSzSeuaCNHoig1JF1RuS8oIManFxi8FjnFH1HsLfe2lcCyrEaWUkFxXrzj9TDepoLf2/"
+    "iLF8evQXJEBFxI79uzu6hD4TK15fX9E9zEixs/Ifq00Vv7pdxDRhzOXjkLd7kuysPZICAkNa+LqObqeuB+OFKSWwOLPQA"
+    "6Hnya+d/s24330WdeeTzqMnPRpl5WX+qN2maSMGc3fX7t+0OyWR+rfcnjc4AuNOSBC6u8toORZpREu22RChkV0hkIZ8lH"
+    "c+fPahkwYF/6Ibp8sknb1PoMDBMH7m5Xd3JNoBHonCLZLpRbC6IOoctHnZ2opppKm3VvzlgHqyE43OqNMdD8ZWgDb1P2h"
+    "35Bp4GkSddmfLOBZRklXUYFqPo/d4/OuvTyY8AFqxtod92Yssv878tl32MoxBpexLXvDrrHPXmAJf5kD9GIdGiGA1AkzF"
+    "GCPbE3WThSsByoCa3AHgwMZJX7aXPYFMJbvzTNiJXMIIileMUZShFO44hB0G2U/6PJl/op6zR3K1RXI0Wx9E1UlopQ58/"
+    "/b1K22lTea3HouygCc8ZhKbM6BHXF0R4p3ZO593Dqb+JkGI9ThHIEP3ekp01nQnJUJViOLuNjJFI6mfENIKWxb6vvCmmj"
+    "IQbaqf9V0reWGs5L+BQcDibt9hA6yxuEcXsR7gCmTO9NiQualVtjbHa7hWTp8nHSU2jxTxQcQukEy3qRa0cj+FvnsKA1a"
+    "FP5egDDzxiwgUsPDZWPThs88+6K2lD54xz2J2iEdBFVZjJnQpS2OThpJwXRpao0e4XBDiAV0rQUkxGmpEK3v8SzjR1ohD"
+    "JfjFDhfXm8ULkkDiEdRquuoMSBphNKaK9EP0Aj05vSUZMTAgdZHMsAumCMGCMek69I91HvxOFNw9SmqFUQYXknhwitwSG"
+    "hlfZiFQwltlOeqOaVD8GeqlzApbqdfE4YgKByxp4P8TElXsRPD8apiHDkkEtcfd5HUsrdSRj7xMZmF3N5cLsART5Omy8K"
+    "I0lwjFJ+k5D6lb8gFlmgaClBBZ4h53XaSwfEO3dXpGzAPTcRcOjo+poLaP5CqCfSS3ejThOg12HE3CnT59j+Z2XE7otlM"
+    "b3nLZWnB2xpjxGCQrwSg26V+tJ5QkJFcjnjbde4JF6qXMeLn2g7pYr9Obyhjl7Ce+riDYEIWiYtN2OWJ+UWoA1NxAagnU"
+    "xQJ1qkQGgrM42Omvg3itbkrTfswSSxmevMEEk1hiVE",
+    "C6y2h2iX6WPf02MQ/icfk4wz4JfZimkHVIBzgeZfcJIhFnJlIi7+SaAmxuwOYimDFIFSFPcKIJEHjoTYmdW1oQmGONMkM"
+    "rl2MrJclGKfU7m30H9cRbhidLRjKoZ3hKTK07GKZhqmWm2qLatMG1lkJc0WqSkWhDfGeU1mJUkPpFyAtZqCVGDiuydEtz"
+    "h7s7z9b4YGkNAKPFnIv4IkH5qVQgcpP0wO5EYlKWqidNUSqQPWtdK5ENOrkTNeDCx76y4H0nLEfY5ZY7H7pazxCCTm3ZQ"
+    "pWY1NtCS2tqr95zzlkuHkYuQXUg1x2X0FAtKbaFhEZbxxRtjInpTrR1LI4Gf28Px5DCHDK7ZXJjMWANSXsggRoSZEFIEh"
+    "a95cJPhVYUsnswDYtRxpSqcPFuEwacRfczpj5LYnY8E6SoCQWXOVi6ZP8/3lK7NTQkMggjRiJbMris17V6Rno2dphEZGE"
+    "sMDhYYCMfk2lk6U05IPJ5hXKv4JmXymJKEA5mrVKQ8je31omFR8p+wx9Gdp8taXLTBxY/006kZuET98uG47D455mZYPcQ"
+    "mYgfIco7pOP5FtLhzdVsiwRFpRN2NtDAIOqY3e6GLK6fpNgW0AL/HE8dnYDvBQ6noZXkGpM8N64h0jq70vnEkt7zItf7A"
+    "rmXwqQ7NwSLphIwM1NeJHvfvihkVJ+mnqoSjG9+RD6hrSQ+aXxowbRIotkp3SAGijrg7NBbMQpTpWQHYmU2rmtRaAaXAm"
+    "3ZoCUM5noRbWHbW2Y0HWfUZpuE/LlmZy3ezG4LONvK+GOAGzv8VtmYY4tvuLGnBgOkM6evGHB5WnJeX5mbldlUtltWjtD"
+    "5yiisfV8999XrkLgVKX+n9EDQbbXGI2IN3xNDf94Nv1c19N6q10yrXxs+NnodNM1Gr9WKB/iyNA2CShNEf+9CtL8+lebo"
+    "wXM17bGIO1NzmnMD85ugk/hL75PQR4KXs8Rz1+/lgm7ZVQm0vQELJIOfOfesJHSbbzOvNTtcrsAM1KHeFL43w8aeFct3d"
+    "5ciCgKMhNZMeyJuO0Lw2y04aiCXtSdg5fgepZFZNMX89719aMg+YbFFQiJKPxpryz2il9fKjQGDYgMMCKF3UrPcu7upyJ"
+    "f0oYpEwCdQQB89gVG8RpCiljW0yCQIou/WwJ+USX3Hm6JFXBJZ1k2PpvBxgg47k0aXig1rVBk6gG/QTfMJ/ZYW0swXGQZ"
+    "ttwXLCCQLA5LqKmR7Us1eadIEDK2uZqdNoaZjjpECh936kyHD84zm+wpbiK78UNTygzP91zT9pG7sTfxofD2pJWjcdYnF"
+    "XNEvoUle8xENQqouosr9CUAvGu/Rr/8n+QyGpNmMQxci1uqM9bzxYI8fWD4Ul9Z28Cgz5oH3mZgGnmda93/rOkA+Kpvub"
+    "zKC473ReBJ8Cc8rwG0O9R3Cra+9Ht8SZo4nhtL3ej1bj/SIBonn8ig8iQzo0f8UKWhaQzGcu0mqXmY0m3BIytU50lgo1i"
+    "5IaURI68nAWOZibZm7ycY5WOUZEg4SVmXUegG2a7UTqxiJsYJmP5/AiVA5Ax4EhL3YE4DbgHlV94v3kMxocvnCal3rETx"
+    "BorNZXx1HwLNadQ1lmQjh/A4JX6ROkdYItWwwGVcT0uWuo1KX9HUJBh9CTkvnBL4MB9Ep6bZ4ucsv+AHfUN1pBE+ATAM4"
+    "Fczy5WlFBUZKRntxnKE9qJB0C73byJiybRo3hkTKRXbSH2bdbk0WDSxnE95EXC5IJqAOdLChSP2I0Cnc0A/dYAC4wy/dc"
+    "h9xzxdUwH1EAV/gBerhHV6gXyXvQWaLuK9GO15r40LYd1CrdxO6ON2YbTbVeJluzvcRjZtky3hoGrIopgswffgVpp/TnN"
+    "0MZb60O2qkEvGJ4KMh+Id0pAhgc5zg76g7CAYNIh+xyZsb8SPqba7yTiivOqzodcPqr+U9p5Xy3rhKWgRSYb3SDI89yYA"
+    "+8JSQ8YXhoB60NSqLZYNV3bu71YPWHhxHMCeFixkc/UqsZ9BfD8WUzS2AO2XWHFJac0hWm0NKaw4RkCaSzL96jjEOUXdy"
+    "WFYcRXzo5wJqOc1xJoyWXwZUZT3pDwqAFiWjhbbXYVe4ctyMZfHA5wmj+eNd6QPs2Nxut5RfqzbG4V5ffRuHB09rEvpuw"
+    "4MYHRnBGYi+H/P3n0ghzVYZWrytfDUmqJ6Ej/i0ktG4t3/U6Q0OHpeqN9h/XE6Cce/ZfpevqWSPSjRV+iC5HB+t0MtvEB"
+    "Tt7fvr1qNVvnGPbar9frB3eAjTX70ZkYlhh+Al7p3m9bYMjaTS265QKnWpeG3YvVdP9s80VXi839H32Dn8igDxeeURUv3"
+    "t8HGvP3ja7fX3jza77ekR9w6Ogt7TA79TorOmsP/sMED2SpT9G1YVlhv8x/tH/Sfv4sZAvtyYeXiZsyOVcXkmAZtKi9ja"
+    "H2nt/MdRDN8w0DfeIX3iVRplB3CdOM1viI9u8X76Nl4rGBbHVuOEVVDQbEQkOnCIZzJMCEgX+cLzh7VzfSLd6FaarqQhi"
+    "a83dHvjP85InBMK8jgb6pWhjoyLiRC6xFdfie9SolJV0CCwW1p0BichjWkDnZfUFNOn2l7EDgXS/PEAgt7yuD+SWoGubP"
+    "balgwDuXyXcIaUvuVJ2K81QU9eGC8nde+vwrQz7SaMPzSCptMTu/1I0b/grEU6I/UcK1HLM1fdGYScKO4OII03DWd6Nvx"
+    "EI63w8YI+n9Ln7RZz3JPDUuLZcCciMrioiDbDaumxfS+/iJtuWNgO+hkwEO4pU4M7SMTbjIyAxouaCycgVHc90hPb3YNr"
+    "LY1g32807goDX1ntQkEGshJQRULKMpvt7u7oK7bwlIDIszQ/jdLn6eI8CpNRb+8wGDRcjF7Aga70dRn3H43X3et60ck+C"
+    "Tg0vfCy4ilW9QcTtg+76yXpDjYa7NB7B26rA4x238eHN7p4BP/uk70DUrgg8sp0v489zVCi7lPCv84Bt/lkb7OBgaa2C2"
+    "sghpGzovXciYku7e4uYCZeLmAkri325aYVzWCQ46lUPolin/eNVS70onfTqZ5oQvBYSrCWRv7LGINEgL05DsGLjumqIyv"
+    "uywaG7u6rGFYgS99j/xiBUKMkdj2ZiOEFHx6tXsIuBAeCe0+JwDnmorJpgv8xHsfGz2/CFIyJm1UochLgFNCAw6vSW88f"
+    "1kTeATWwpgqsaaixfFyqV6C19MCHk5MEBcPxAbLX7mDET1nERGykBKq2UVP4bVt5CVHBdqcdJERX4NuwN9hrQ1nsvNJDx"
+    "KQkPjwEpFVi6Pu8a8IdaDsfa5/lWUwvk8DTluogsk4jzmtJ1sLoWrOkEB+Lsi1D4QUi1ShOy7hlh9nxImxltxUpS1VCun"
+    "JMeqtTn0YkrjxtdWNKn2SmMcUQAp2QgbCSe7c79PK1DsxF9HrmNlODl5mEdL67WwnxNaqjO7CkQhUzHrqU91hedmqKkN/"
+    "eOrSvXfDSr2INDIBXImwTFbCA5bRMymQ2Q/5dtqK3VfvXmy8HrXan4ZzHl+VvRJZ1Y75eZC31VVYQrHQ0l22fH7RNVXop"
+    "rwnlc+v3wCBsCHtYwbVN1Y5h7PpRS7FCqGWqhcvmEFludNENO6aZdQDLf6yxn/BGoxuc9mL1O3bElH7oKy8ThtUd9LUDG"
+    "VFvVbLn3gc4eKForVocEMAeX/z1ddD6QNQCeiOHs2136XOMTxrjuY9hZaUuR7aIqDgaRqQtkIxW2oCsqJ4FkCtQzNG51z"
+    "6FT1tSpXEQ6S7Krx/84skVCzWrHNMdAcLFuUz79a0W",
+    "BUeFvOU8Ydha89cbDUowidZ7j0ZGjhio7gF26Yc/e7FsanGUn9aYqYs7eY/TGxDtos7f3aHLOWwdxmagvbJMOVOV/t5RO"
+    "8iovs98h3elJP2M7cPx3hYPyHKDkm5QzmFFoFMVyaWHGMof8uu4+CriVmJhkzSZxvDhvtoIVQRrSqyW6knsIju3JFrZab"
+    "ZdDx8oEzgejpmxsmhtqL+5kViN3F7AF0J2hNAJf0R6/2xGZDKIHVECVNMzT6BtSldd4QmEdNTWQelC2EsiKJogkiSCBDU"
+    "9ZFP6SjJYheiHfIK1HkKEf3tuiWqzI1fbJzwA1yN1XdEF0cT8iahsrKhE6w/BBySDwtjgVdeYY2N/oKps3GyxJ/BXj1Zn"
+    "RIEP+v6a77+GA15z0X/Imu4MLY6mZYfXr0GbqfMsx/YnASSMUqyRdaWfFqgCHwj6I1XtVY+9RF8TafI7Xv0KPDzbou5P6"
+    "o68yprQp1eXOLh16qlXeMU5YPM1DAS0lOyxVu8dwM5SS/U2RBbo7g8jDv/JNQZGdXwVhx/z0mt7s4mesdY8IKdYqX906V"
+    "GunQA0XVI70A1hw2WOwckHfRYf+TLc0U/VT+AGuHIb+5htIqGh6lqmM7ear47qEtnCAoGHCYAtOMTNqiL9Z3x7d1cR76o"
+    "ifRml8Dn2mW88+R9eFevGVpuuytEPGW//y6cC/oGxgflODhdlER2olYxdoJFjpu2X8OpAFRK4uWqJqiSmu3X7bZIMHb9p"
+    "3+FfPBBuYYMG+YpYCZh5LTzoZrUzAU49ZWL8taRTa+xavGFdGOSiCncGlm9k1sgKgVeT9rO4+hIommRnX6VI98kivpEJx"
+    "llvyqW/dHOJ1DAF/+nCwrCYrB2n27/iOB33+KLTbiQCqtP36KRRSLj4yZRQbaXTc87gLIShwsSpy97dLiBztC/zZRm316"
+    "YqfK4Dd1YqjfUAcCABoGRop4pzAxqv6XzU1q202ctyxIKCfklJ3IBiISIneg43KKLy9sviGQ1mq58omtXpRbMzbi+Uq9C"
+    "CCQ4FNulTBIQ7iEKB6Clla7hpmXlgRKMunabLIiiJRWsV5XUZ7vUdz75qw34CcGz4hegyNq17Kz7Rx6mGe/bsQcmw2gl1"
+    "G7u770sWjrVEqbQGYqHyNQxNCizb2Bxe1z5V/4q98bj9je4kgQ4YDnxaT/QMr5CiCKIIpPU3IkK6lcTGGOqoFsjEukyt+"
+    "Fhi/eZblq3bvE+k34SMrVacacfUegf730Y1tglu1HuLG6pXym9d74m3gedW8sRrX2n1qY2Nj3jGL2pGnGtbppC+VUXskT"
+    "9Gip/ZNTIrSR2DXSTQY8rngeGarkPX1xvkd+yokKcc5iGbR+3dXevOJHpyQ8kEVOqFNbHQAiTilVr7KTT8NVURRqPfvAS"
+    "5HxZeatwpA9uWoOHFFheOeh+H50Vb/tsPpanTgotNVKeQYitO2InHaokBEdVZ66yIr1WLsCQmqlJE2UUPrsHmC0kdBPjh"
+    "Z5OsibNp6WRUHAUI61SdE05x2iYQcR0xeJlf8pHgVU5UV3wxX3o4YYMkngcbxaHRyAdFRbq6CEYvvdrFRbbNqR1nDmU9z"
+    "ASB86MPLB49kzx10jp957Z1jaRVW3srGVeQk2m5ACHm9IU2WaEZdaSHTHOGCKYMnYBSPzDz9+EtgxNniCmjy0Ual7BZo9"
+    "qI9B58j2cO+qQU+502FouzMtEtqOw60InH6sxfRr0tP3S8/L7+OvqgTDgOp8GKWk011kzlVhU2tyosVqhNYyPBnFsH7O3"
+    "uFieyD2VnmY05RTc3wqxuvBC5dtR2VpWGw37f69Y5cYKWcZejFdTzlxeNdv/tifRnwoC11zu1jFnAEyTHQT3OoIEsbiYo"
+    "pM2nF0riL/MCssKZT02X1eaXqMj5wjRfppx0p3UaEyZds0T/wVeuOR2W57qV11mKSKdv4zXSZupVhxQTEEZKNsiWkw3SW"
+    "ElMEkk0XtbqcU213m1xP19hMYJSoS9lUPFvUIE4aRgIsru7vmoKj3PJgcu+zxA/gnLkZsdsGdONzl5Kq+XmzlwPc2NVCz"
+    "3X/yh/iIBquV6I1w6JprcM48DRNQkLSEbELX2ZsY+vljjCN/qWY2EIi/OUL0nCashQbUSPYjKb5iZo46ym8aucLrtdq3h"
+    "UtpBQKHii6CApkGZcShpYSHKcX50llaKXL2KCmJ+JcJO0QGLNGgFVOkl6W314Tgvd4gTVjKeStIzA4HW5pgVN4NWKOC8c"
+    "wI6WSSYL2mUcFVMaEPNk4Q/gXFLYHKSUcsvtTi5i44aCzm1zZ0nHz1UqG3zwJJmGFSs0t+HJL94trRCYb5X/tFiYlzsot"
+    "dkotCGE1zO8Vdcee0gtwx/Fu0FHnVNT29rZbMRQ5OemnXm4MmJV0P5OX7UVy1TtfzD/OkU8IPvyrtUsdH0P5n49EiRHaH"
+    "Q1d4W0pifFCpBm5DW1ojeDnbqAbtEz3cErrBTyyEsqY46WmzkWdqq2ujLGFgv1OzXUq40eb4Trz8bPJ9gifl5VRXK6rKD"
+    "sOKfVt5WOw9lp9hCGHlMQlWM7s5O7O6+e5r6v3sPHHvWULYaSlm+oXtVmv6Z/sl+3guN25OjY8n5Ogj/T1HNuR3eSmrnt"
+    "mezZ4Y4z1ucThbQkVUrgaGuMPryTlIEI9iJOgkSRhHA/xlR9rbkkx5zajlohGyYUWEkIN94CV/JNBbSBQSpqmHryLVLsS"
+    "X/0NXxhYh/E1CRy0wS01w4+vNJdq1dNd7H3QW2hLTalx2YoqlBEJLEX4ivvIpjBpUxN2M/VihaepS8TDqqDRDn7P99tgP"
+    "vU31K4JNRQqSarhjKbpiTfsqXeNGnserS+Jl2YNCSSoV5AY/8BzDqLC0/vrPBQ2ozFdqAGkjiSjCtAtOYLj7MwGET8bkO"
+    "OP/XgvWviuYiwzJJpVXIwUI+zVktcUBb+yG4hkpDujK6RGIvE+SQ82eFNQGzrZrM6aVQikACP2KB+xumu6kd5UF+fUT/0"
+    "J2yIYe0DjrgKRN/eM5xaxx6EP7DNyAb4S6a3xBpWw0IsjUlQiAfnRkKk3zfm5lHpjeOJODWUzShUayXJQpYxSsQB3ZtFi"
+    "Tlmdc5MAMtyPu+nmqH97MFKosFNu7QIzeHFyhh3fNm56Gtl/DzW3nrB2FLQdu32qMMD7Y3j1dieSBTMWGes/bOvKcfNcA"
+    "KvQGqB0/G6IYg2KhHVa3/pifgT4puS9PhTHzVfEsf5iRJFgd41Wdm3fnDDZ5begy86vSXZXa0O3rZfqLQUTN9YqxdliA7"
+    "r0CT1hqREYs7acJhfBzrWTACmxqZvXIgZk5g5CcdUMDERz9+y6y3siwixJ4ySZK3gSiHHFdigz/9xQ0UJr8SnXovkNkLb"
+    "eE3e8LYgK8H1p2wcte+GR+zuIvgBaGhCKn3r8J/u1O7WaVBwNBA30cZbqc92bbiQ3t1l8hh8ow3vXuoZEYefSUfySgmH9"
+    "UdZx8QPWWwJUhuKRarD6J6AwQarGhRrUOZVmzgDicfFxA7WW9Fd4IQvbgRAcGWSINfYG4k1zvyELXYT20xjyThHC0Ka2f"
+    "IdH+usLb2Xz395//b5Ny/ef/fq3YtvX/yLnv1tQKPvj+LgVfRKfbvRkI2hlm2Y2sWo3OKBp2C6ZpEQnmNSJg5FXCjugOP"
+    "fK97WStSpF7nwk8wmzjYgb9CzvaTU7qz6fWx7xeOE5B9j/tAeG9b5CBWVAINNfeF966UGhtgp+yHwXIaoWUdcz8MlQcg4"
+    "mqBDP9Uh/CTfOXdwLfyWqDRgiG740tJ539qpsd809W",
+    "GM52xdamXCNvl7pYn1tMkhZtr9cOoPZ9KnkttAhIYt4PCAuqllBhvYDKGijPLBcg0H7zoiMlL2VY4k8BvPvpIdsc0qulW"
+    "9QU0TzENF1IPjRSwLZN26gOfRPTx3tuxSCX6JDL7nHoAi1bw4bYbjpCYcp25SJ0O49x4RpvFFvd5wS3fTCUVmshIz78Ua"
+    "cRGVv/G1wjpF1k/GU7WccJAYt0HAmMAnPDUz5CPnqw4aS3u8AqMPnn7YYpCTrCiZhM9xD8Q6Eq3ZvtWa5pc4Lnrmfwi2v"
+    "YmKik04SJAR6RaS2ebL/oaztqZMcaVWwKog1pp/Cc964ylfhfJwXMe+OAaCNYEHCMTOt16dK4GgZYcwQycUYK9+71txnD"
+    "K4Zjd0hZqqr60HE8lyX4GUwB2CMzzUr9XE5l/3IgEb7RPDafSHyyIOmlW1+TyCW+xonGOTYKcabWRk6D1m9A8yS5e/JGE"
+    "YpreaJnWQ28cZ6GbuhPzu7kXpWGiyLRaab+EMooNNIr5jYTMJaYynmvP5/Iq17rLcyVGEo2/Z7RO8h0vBSdojTa2rHicU"
+    "37HEXwzHCVV8QQwq2jERYI9Wybo1BhRNPgRJkOvArrs7blM61x7l8gkWaqNG7NcHvIqs1KRKYX/60Sq2Jh7qTU+O6qxra"
+    "ND6OavDjtl6p2OP7ZresPMzdIjKyV6i4FdeZyyu4ybYWcMszq/LvcGzfqv9AMwTNy6V7B9ndQukj1sgQMiJ637SOqYbHQ"
+    "ang3fVaZHE8yDveCZty8nhyH7a+GCAh5iAa1uPWHDGuqE8UCVGF6VUgaVo7o1+BiXJVz8wmomzbVJKrlEkt9FBiEIvR/p"
+    "ebgPnuQ5SVN9Vbn5HDS8/AN+CeHwej6vJGMkDXj3wNUNnJWtOVaHWReOJuH2qj9wAJ3O5u1vpnXlJJiNkI2p2RMPKK435"
+    "2G476QfNDnwnO+ykHAjgECo33/458z6iAXoQ3NTV/+FU92Q/iCa8ii+DSq9gabMl2Mj4gckyfi+xApu9g74brPqT46pq5"
+    "GPIetEk5DklbI7G+xNVhND6xFFepeG4cILiIGsV26PhfvKH9WoRLU1pjUjWOGXJUy+vpOmwwo0O/1S3Nft9TlKX8O67u3"
+    "9kUgP7tyItPPfVc4ftZ+q65uKv1Pdo5rlOpZ1Nxt9POuErgspoPIB1yTzpT+g+NHcDvuM0uAjAatbba9Tb0/Wem9AWJzL"
+    "9lqPRN2Mp/wmfhArbx9bZOsNW6pzURmz8XoWVS7zqcNlgrq7DOuX5vhCQ5wTto5+8q/HziR9wV25DekOwEv60X1cScitG"
+    "AX94S+twbcc3s9FvU2+mTEcG6Mi8xzBGazFvhthzj3QmBWqtsvbBtviJSKSwqRMiE5yzJs/VK6xJOn416YbP7b71MnQQY"
+    "nf3IxyjJX5/ib41VUH16dvxT96yEV0IEEVZI2zQRxIvBkmE8aUmjG9KEhj+jfGE3wQMjPAc8ztxuOK3fyp2xzdRM8Bc5Z"
+    "koHNw1w6lLa0dpBN5txrQ0mI3El5SSeVlINC3HHsfNMFL8Ty6/kPL3rUPl0IiPycTEh2HTYsTNBSRZZDZBYKIf7yt9WkC"
+    "of0UTMm76fCPJ36adSCNIOhkvOdrOYIeOAFOk9Kzt6QDXTI3BeWOtnKmk9guvca2adOMaDyvsBJlateOwpp3YGyqkXek/"
+    "hs+BUgZyiSwO1N5E2FYVnlxy+CaEvpo8/vaJvA1fwuykKg7gTytPLBEriZk6NQcA+Gu2S9jiyhTb0MWdSGQ7ZLSq2MlfR"
+    "BNpvEYbsZIRvc6IWkMnzKE8+4pgUPK2WwDZOEEBGSK6hZxKQQuuR22Mbzrh393dJdIcTf0uDsRA2AnCyrR/43EhXhYS4W"
+    "ZW7Xee3W+Zh9aq7xlMoGAA7yPXdf/7TE9QzPNRrd055ZEax/Y5TuMAwarb5C2h0uQNFKmHqv2O0HEJWeX0CGOJ4TdpKsT"
+    "Aqdd3RgwU6T4F37joKjy5spA/3929MqHQxPhmk/HBxL+XQSHzm3x93rQj3t3ldrt1Lo6zcIlMM93P9YctLdYFrDq5+yvn"
+    "se97s6aQIS3dly+4HEkItveCRD9qsvX3RysZXX+y/ntTydrWN8ugbvRQbcivAR9J1HDVAU+/vp/WARkTLGrOuj9RM5ueH"
+    "/5J33qLuz2uz0wsW7NcnBistwIfuYeGPvjrSO/C0spF2qOlblDOxwL4tGbJfB4XAebAvLL+O3w5rqWo0kWB1WcvCfH4RL"
+    "zCHN80+qAlFVada1D8liEWM7TFiDic7u6Ch1EHl82eYagbB0TpbpbczzNv6vbxzFty//ioStGh2cuATyWLqV8zbvED8tk"
+    "OfKSH34NCm3r79Yy0CRIITZQ+jo6GBjTB5rKOsqiHb8bcZkZZIJtK4S6V5EJf8zlm8TWfHhdlLesnL0t4XeTZWes6um2x"
+    "G8ZoG5gtLFiwhZlljYfAYsEne7FzBE3K6S28Wjh7NzwytjSz/iRc/2TXTYujrHf63RvvB4Nq22D9WtcDeM8e6Cg3KDaO2"
+    "dqcxKV9NKxjhxxtRU3BsQmshdYDgTEf7D5ZbgSBf2fwF6xlD7oX9tP09UrCk1Mi25zIQjuKEDePXIM3TjKqpI7O3SnPzG"
+    "FIkX5oXUX8Wmxo+qg3OlCEyO2Co4UkHan5/tB+zIqatuQ47Ls+KolDruRt8WBCaohsk1yp4mT7y49Wxdq8/ucnXN0bNim"
+    "6GIwc9DHY+qnynveT4/MEiLzw6jZ8/5OOTv465w0yhicQs/qL+jOM7DW85+uWWA2FQLCLvetjLiZDYxl8n8yCYs12R3hm"
+    "Whumf88sCaG2fvwt9d8unLFDwlSIO9MyVSjcCTqjl9bmIEPXOhgYwsWhT47lj0mhWS2HJxnI00JHztp5I0lug+oqQgOkG"
+    "TXH7SG59wW7qc9oPdv002p3+Fah2jnNJOrQI0Kpdsctowq/V5pRIAThnjXN9s2k2eV0waUT9CMZg9fqjSSPinX4XJtPFS"
+    "Bt7Jf6zAqTbfgbzgzL4RPxk6o27be7CM2SkDvdbi1d/XdTuqqJwlsxTmUkHlkCkJMc6WnXVdKJ/WaG5dQcO92WTZ8fJI/"
+    "pG9nAe15v3YnIL8n1Vo4+gcwbOJeiGzUTN8vefNWG1zKuZm2FUwCKkUn7HhSj15BC30gIYsvEHWK//pLj9WC9i0YvvcjJ"
+    "Fa/NVnuttkrYhP0SYTH2MfbDCDaL0S8ZNY0XQdBq5eNtFY7/3E7l12V4X4jFVGqhfvy2GpeTid/9yUj/pkSllY0bRVytU"
+    "T3qIA/SP74utdXHVUD+s7HXnQI8iMxzZXgqhLJALbNv+s44IjpLpR9OqC9INgZsHrX/QSTDOTZWO3SYQ0nZ2N9rBxlsrO"
+    "XI+QYjKUscyAjQYv9NpkWPVhngG/62OECPfW3ba/FTeVmHh2ba7fKhFrGKU0KWis+bg7Su0W4Znuws61xISyOuk5hMVUl"
+    "eN4krjRmAsJoY2lIh9TMc4MYmpbBO37ahLmiDi6wKMpAnOGJDb5AymywMH4zsySIJcmUbAUG0X/NNpDGHNrcMpga/xNz8"
+    "zpzZWhpHRJmkgnkXEhOz3eXuTpIzqb1+X0Kq3rB6mypwElIrRJWGmy2JXTYeFOvRM4bqH0m5wj46B9sqDrZVbQLlX2IDN"
+    "wbHGL/ruxp2dNGkhsk431SKMXI1x4bo1O7gk8Z1XXkzra/P2RAAJa9R13jES+UEWQOWhAEbFm/jFk+viWu62W6usNtg0l"
+    "R0Tdo/XqtoIx05u0XiCJO2+rDhxKTT98PNemhEmfG4",
+    "uu8BWNUegDoWYQpldapPSpPIA7aGycF0fKnBSttr9Qt6gafOAnOAQRVVdaAD1f0xG09FR51MJqTl5t4vOC2KlHikTpqGA"
+    "mQE3bb1f1WezCSnBPU79DENJq1PB/ZOrVc0KOTa36TdCNkgfsCHRnPKg+Ojfn80TsEkigmfHYckxopYn3CMPp9Bhg4PJk"
+    "Tu3A4PsC9AFYWnDGzFvYnaa1Tc0xVrrqOQf4GgwIRHmEgAWkNi7BIi8YvZECg7g8moDEjZJUCBXOVCAVyiE9Vm4QTu0LN"
+    "EnKGlRQIGR9iucnOyUysOX3htbOgs4WGLkJrflnFx+5adgUiUavf4SFUktwKrKMUvZR2+IdhfrQGbxhssrN3CBJ5JkZwT"
+    "yLyRYl/pC/FpjI1b5k6pqAdZdNX2m5+mSfL+Pj4v4nnY/lz3cPL32kcTzROtQnSUR0i2U5rNfNvcgqSNmKCCpilqqxWaC"
+    "mxTa9X+2fWdvm8e2bRd5IT24W+ZV7JYnfHfee2pvFHdmQW8SEIw/TVY7LgyD6N6D/YNfDTv7vg3jIRy6/dFnSnYFMjp1S"
+    "xuR0Zrh5/tPSSfWyTHuanihMvNz1XKTrQ1IaT7VVRb6CTHJw6S+TP+oUhC+Ua7mMLBEde7u0Rb8zEuJ1xAgoP3BuJK6tV"
+    "bJPB3gw8THDy+z7w3MOobUDEnQI7eEadVU2wpSBNiVoUPG3CAwP8bROFBXGVVhjg4DO5rGFcQwFEXZsSuWx+UhJn/Rz7H"
+    "XrEmm4EcvhERR7sUX0ozvTq2e+64p3iEbHdZfqdVw9YTUP7Z/UWY2UUgCjbHgW/iw9QetfmYAg7aoF6Q4PvG33D5/MVrv"
+    "72OFrJ0Uxo85ymj2aSm6RV6/FWal7F9br0D0KCex91dfWH8/f7QrbTw2RW+EZs81YG1TXb2Rm3I6uoBp4YH/BaI6BA1Mt"
+    "mqbAJsDy+hUZDFSm3aoU2qwG/5qFW+bmSt/e5ebpWliJ5D5Mreuexpb2RiWpUXld43METbUlGSyrs7olr0sFFO7MxxZtZ"
+    "Br6b/ZQ7B+L/Qs6C/vSPhrpzHBTtEcCQa9R+iUtVL2BB6GoMbtke/l8Evrn35dx37/52OYXZoNI0WeQ2+y6r830l87S5Q"
+    "BrL+wjOt+obEUpFWQeuynYFqAIsTP73BHLC6RKaIyrrt4BQchIIC6qhc7HXUPJd6nBWTXzAPqL6EBpJqsPpvxd4VPBF2a"
+    "n4v+TBTKRX3XJL9qKGYd+EMpVeYE9fNWydBEF0BnZV4LH0sd1vWSwZhlmkR399Vj/1RjK3xU95kIWmn9rTLGaBJAtrZ8s"
+    "pqrW7wyiJmOwPRilPS0R9y+nNz7YR78eCZ2SFayA4+Z41Vv9f75PFxNaqC+KQcwS3ot3obyUjpkgyu7Cw8jhaH9DSPH6p"
+    "mVbZS6fpN/exMwM7kHrg3gJGm9rEfmIeOMydRMtL8qru7vYO+zVMJPyIvRliw3uh1rABPxr8uZ0/7/S79nM7nEzlvpGOy"
+    "ZiB2y6l6g4o3g/nkyZkqwxPpCic8+0oncvOe7Q2OOuVGYrfG926+mFMjz+a/LvtHgyk+1Odow/6cP/q0yz9cdHTEN0fPf"
+    "l3O4zk9n8/nz7r8c4o+UDe/+eabrxvJUP5j89Td99Q0sjumb1h7wrMCvPBK59SX0nguaa939qdCNnKYZvW0HvRHJmtC9w"
+    "DHjHPcEYYIh0nOrK83X7kFc3pONTrqI6uWFx3jACEz1R2bgQGN+Z2Hna1gB5LOf1OGR/FgoCJo7V8Sov0zwd+X/Pdb/vu"
+    "O/77hvy/or6N2wWLEeXK0B5OeHWPoYCfT475TClMRSftdfWhypVOMDKvjI3amtZ4KyGGlqs7AH/pVp8OVdRJDnbLqyUZV"
+    "/zGOerP2L+wcU3mfBGxu2yvpnuC20yGe8IQuO20SzqMcR61q4zEbxCxuOP5rX3qj0Pt1ttpfE+cf7fw6831AjoKnndkll"
+    "kTfxmgUO8moOkmJ8QYJO9MkcfONdvA1Unm0jbHk3wbrdTEpEB2e3gHLGJDvv5EtZGu4U/+qtveC7XZi1buJt1dxZ/QxTg"
+    "6kqaGv/s0x5J3Ff2mR6bWuRZEq1DY5LzumuR/pMy6RSPJNEU+Tkj7k7ZNE6PSH6Fonl8bRMUPOaHrarYzmQR49e/bssN9"
+    "3nuL8Q8WK5WGjUnzYrHRElS5tjQGR8Y1WnlGFsl0jeQP46HENa8dfEOkZNfK9HfWxeJcJDLjl344wpyWWulFpn7RVH/U4"
+    "Ftl58jc8qdtoO6lMYkubcOrhSfiNc46o9DoJnaYiaqUziLvPYGxycuglj4/6yqLLODkJj/qascmLif78eVslf8OzREaB7"
+    "ijCKJqu3d3CJv7UB3PyYa7PuuY410Hfq/yufL6vnvFYHdf8+y6gOOWrvXZCIjBILP9oPJBlnwS66IiKnJW25c9Qrhd3Eo"
+    "zNOsLM43ay0ccnpdtLPSm0yqVvB5gTOXUOtnROw2H6VR5nQyfJSyc7ORkM43E+OalGWZgHZZh3BuuNjYMXwMlZPl1Cmoc"
+    "HzgsR7L+8/Q45+Uj4MsRAS+P0rEg4b1Ot4YnaBSnhXtAXuufIBeeS46MZc6Kz9HrQXmiKbG+mRRxVse6Qx7nnYX0aZny6"
+    "EB+e+Ar5f7L6GIwIKZL5plhC9ydyIf0eVXIkp+eToHXv3NnWxuAS3zcxJogaMfk4RiQ35oqDN0jfCNIdvf2TNxVbuP7Up"
+    "1xFC7YdsLOSE9hyd4fO9eUHtnc3AdzPdpoaEirVw4Er9xs0UGw46i+13AcFdVlVyCayaT7kiGTzUKRwtt0rWvfXdt21Tm"
+    "dzqSWgxWvlkXj20ueT+/7FXEvvkUTTSnZI4nsoxvsiYwbZiTTMFjTdbrY2+yCV3QcpWZt9F4fEXf8b155kdrPX8IX/xvp"
+    "cQUM//xvr0wSHrhsa0j3RE+vyr3l638n83R9mx0bkHGbEqjXVTS6XqVf+TyPZb+arwdEXX3xxNHjmn5yc9IekdVKdkq4H"
+    "h1zi/+1dvNH4O84LqDOcyge8svMF16w7L0cjlrXbfsIaoU0krFMGt/u9g6etPjIHExvu957u4+bpYRv7DnGdOLiesp/Lh"
+    "mgeCx4BXzlJVvt8GbO8LNl/qBtvClKKi+rWa3e7eKiQmdjkJKaaNdT+s9l0xVGDSAfd/ISUA8oC6YzYifU4H8EaaJv8R+"
+    "nokJYwmAtNGur2VQVFkzNN+EOZIqR+IuyJkqwkmKIC7H/suIUSkApHM7c0ldO7t9fd3eVsbC/jWRJ5bW9RxPBN6U7zNC+"
+    "65fScuhW08DG/7cupFHG54f84bvMx8NhYi7IYaXaSjPdg2ArbRtpgbFAUCfbeJCktXSApLY5JjQo+UDXP8VRMtRP4U0rK"
+    "JnQj/HAVFV63+2hV0vqrR+NyEhJGfEV6N9GoGae7BRHnyjRX2Ewow3F3oLq9Q+JB9GdgfSq3gp0GOAY1q46W/uPeYA9FJ"
+    "cmfg8N+sN+n7/s4KP08mm1PL/0O6aVFsUxyryZjpd2DxNCLWM6NzDBm6PCcMSHOovfRbGavy+UpZgZv5Pml2cd6z6eO2z"
+    "tpg1ZlesEZqpDO9edKva6U+qlURa7SXE1zVZQqLdU8V0v4kmqTrMvN8s1oZK1TZDjJVc56svbbhsoPPtcnfta31leP3wB"
+    "m2KMoR/o+QCtYiSXp55XNvrck+lXKlgmxkB3kXcy06xVV9PIOKYNLDn82RsnjQwTHLLHxsMSmAhsM+vrfcrw/YRfX+jmK"
+    "VCTtHFA7bMUU9e7Q5/1xQ9qW4WC4PDbBEMMlkTU5am",
+    "C8hFPdSUgX3QEucVS8DfcwLpliIl6w3RlH3cy44vCUBICLtdlTNK2rabjKgpTWqMTptjTNOccuJIR0IPLfpHlUHR2IaSX"
+    "1FZ9jhAffZdVTW1qd47hpU76/Zx/ogN37D/S5Zlu+IOHBW58gVvl+U3ww1b3SkgSW6CwOaPV43g4mOlvLErtjWiDhJ19M"
+    "nLhNXRIsgM9jfWcOK5LF6dPipLwqGlbnWJCJmoXFeE7LPRlOe5g/Kgv1KqgpAx9KYGG8ypNZqz9ywA/v+cEMByXxVKLmH"
+    "FAz1e6QKLigavsT3+h83UGAe6WPFDWfO+TPYa6kkaMJH790Jndf4I6n2NR/OrF+YFMnJX68mWKRB1BNXIX8ZySgo9+fSv"
+    "kt8pHxna4mAUpe6xppPuo6j/rO6ZC5c6LxjVdv0ZSwvJU8k++z+oRkQ0VJ5Er4aAldgRY8ulwEZ/oVvrPn/8L4ZMjTe9l"
+    "IFQC8MAEnxolffOikPM4Iod5rLzztJmpCTr0NIRfRJlLlPSMaMuj5RkqDvzs2ozN1SnoHh1f6jVMjpM/djH8cw9Uiv5+M"
+    "nDM3lhzmhbSeDGn9STB40pc8f1m0KM/zesOPXZBR6zjHDldkD1/EadqE7Mg/gKRquryDzGpuM6Y6PlcglivjjAWdkk9hn"
+    "YbbMHW5rXTobGOZs9fG153BJJT+EYXkO3j4XRkvYBY8mVn4fmOl9NFp8zAlLjvjI/vYM9jN9zbF3mCMnR1qmy5nFouvMH"
+    "vDq263RYKmmV0cnaOx7WqCRKiCniPChUxd4XSna2IL825XccN67q8munHqhVXIZ91r54DfFn2M3pySrhOCJdAPiWyrKpi"
+    "qq2Cp5jAr8vSSJuQkrNo4NxU6ao+kMs4mbZJ5+dai2IKMwF795Qm7L2Qx4R7OdahrE3pekewSyE/H41+a864U+I+9Cvmt"
+    "ccnpBs1DlCDTYN25s3yTPkyXBY5TDJ2DpWK9JJxiDtYJNwuxHDA5GE6PS9u/4RQiPPVlOjnBTz6BdhpO6/3cuu5IKgS0/"
+    "IljCeHD/yrrDUmQ/buXqExlnQc6pn14+XBTUnxiiKphYZ1vLqQ5Q4ZsdOxx8bj37Nmz3d3UBIoKQUo1ZSkUEnNlwc5gHT"
+    "idtlQL/mvNmtFJKG2uN3KRfNvIHXBjdjQyEMFkRrQq6yHyHltAGZh41pNLS/5kq5WE8jN+RlBzd2dckjjI0ym3tTW7lQN"
+    "ymQjylyw5TKsoOPWAMXRlyCenBUQ15zA1ESZQ1UyiEQsuPINw7+0j6Bv8wA2tKpZZRuyZy/U1MTnkoAejzpBnNJcMseVD"
+    "IqIcId03x0Kv7RlkIOa1/yKmEhq1v3nqU2UOcBaSVM9x5MBzEubDZHc3goVrmOiqianqI0UO/OLoaRB1BsOst1yEXFm8c"
+    "bNRHohsYI6KClFlFAUoQFrwzKaNZi/YzD0aU7q5IQzK+Wjm3JFcB6Aiy3eczkKZ5Ua0shR1fvPkUClJQIrKBvQlXLUi4P"
+    "0OsfA1mN5ukIQbPidgEU2T6ha7KWayS5O5Y2wP4uMgI06D0tzLK2wwyMheBva1SX2qKWdBaZ5Av/0jSSOCTs5P7g+LY8N"
+    "XiSsURIMg/hhOW/icNYiD7XUlzSWKiaLVPdv6RE6jH1iCcWMD2XXfvI2MGyvJepzyMen1UfOCwUV9fKV29mq1Oyb/IB7z"
+    "FaReImsBn/HIYTKqzJcFYVqhzEowIvKRvvYkPaVz50XNcpudedpj5/FQHxZsno9yb1ovsLssU506V84NkiOm5RlccfUl0"
+    "sosnVQHTn+mPVY/w9+8xqzVPpq6R/XLy/rli8gXgVcgkA+5/ZOvToWJhSx2TZUsbcoriTEReIXE96Z0LTNGpTa09J86Dt"
+    "DILU00FPPhgiMyLUfs1kKLJGGtleHTvJlRWYNiuU3Ac6L7dai+lo0jEasYhMwZCwYR33J4aDM5AHv6uudD9IfRcUUYERF"
+    "GiKEJJ7+H4TRHSpb6vihHOjhFPlyJZBRNVJ5fBs2ahvabdUUt4YOV1g8iIs6Nl5a5Pam6EkDHuQ02FGDzm+KcYiuuwdYv"
+    "o+KiJNkrdhSBMmyeuyfT1U02hfCLxlpoDxgEAwSNqMQt3jCsUzKLinVCIpJbh5VezRAWD7OydQUc6GKWOIR2VN/yM3arC"
+    "V0XG7ujNefzXeqjsWmtT+bgj3IyYg4I5JMxOvgduE750GRmruwmqfCJ3VjOXFkSObKXPOf1g+6AdDsl3TCdRie0YqNKxQ"
+    "dGaRwJiWNUsI8TtFc8tpSL3+vbeVKRqixnUlX1elzdEz31HGYudrCCpDFEB6DyUbQMY+C14yn1Vm6NFzSYee2MQePUA3R"
+    "HliPxdKrHw77B9og45w2tkBkry4izWTCcoli7XQCDC1hbSPvqJmYlCpwClxwXTwb9UT9IusWTQ9LsTliNIfHwcMRXgf1q"
+    "1OEaXOpPgrG+NLvg13k42HNOGbzJtyei0vu5YkzP/JFEkGeSzMIkTwwkyjxTOmdFPln794/HdCDQCfzJ5aRKOTkI2wwXA"
+    "os2ncqOp6ESZ8RtnkQXhSu8GRAK0+DxooFhtSzjGcTsYcmCMB+nw1e8245aON422iIq2a0LnR/ZFZlyTGI34llFSr5sVo"
+    "ZZnYgl1zVqBHJc8pw8NvqkT+QCgw0vNlsqziEtEeQea/Mt+LucoI0VPnxYVaTksPNOncX53knP+qnwnUQlnaMD398pepg"
+    "e7Oxi+mjajkOcPLFDFDzyCv84QsZLVrKKeputHsrL3E3dISIuhidqOU9wCZaiJcg8wIFxuQ0752SQzgvEYbp78T7XUTvJ"
+    "3V2C8Z3kHSo0IekJ9xgpORPus0OJH+X3jz8B9Gb3hDoomTkJddkwr+10MI9o81o+Yad+MYRxJJE2cOWct4ytXzmC8xjeI"
+    "6VlpkikOv3Y59AiHKGF33lew2ypT8ohBZwbIAVUZ3ezeqXWDdhdIeXqaDzV3xtPfA4qAqqk+tMut4uFzFDPy+Vl4HROUq"
+    "FxL9ZGsqwb4HMk0Z1ITUdipQy047dpbzpqjLU77eELSONR4w8HexLIlU6aL4TNIxDvXk4wvyKMSlSqhRF8TX8hkS+k+IJ"
+    "7zHGDQo1piCETLdWwfpmkdUoCYlaW7EAvsfPZLJW5hc4ciZQgSjD8hkQPdu61vrjmA8h44sUw3WxRJsrYvxPFqRBJ2q4p"
+    "NHGSlFQIrTBPWWtFirn1kKA5U/Uwal1gGaYNlYyQsFQmR5+ah0VoQiV3lsP6hrSd5Qh7FIG1CiLkQb9oWhTukarl7u6Fh"
+    "z0JY1kd4SbAbG7sbVfjyh6dNFGr6bIK5lYjN+1yFiaco5UUOFvN2HM2Dip+gDcIaU941gqh5ymiSAWNIlg3RoIvfG2PMi"
+    "KmkXORWngJU/kEPquFuqDbfc76aGjac8gUzqFwDGPxBsWXZSSiLxdIcsAL2o3kl2gmU2em/PwUo9G6deTe1TvlJFDrfXG"
+    "QKc4J2WSJ1A8P7s+Z/uoOp4bmSxDmshPCzAs2oCcVxoBwpUHOVFUsSgQl5pDtGwZsM782nkkzQyHjkbtGQ45c2fGicUKL"
+    "fBLyCHd39a2eBn/oJ92urn8cWed8qmXrUJVOZ+gIRYm6znFMKCrVwhW3z2WsXOW9gg8u50F0EmM2fau5T8e7NwWNs+62W"
+    "Mn17lYebuwMlVDJN9JhxH4+nqEHncGEOm94yIx4yOy4HM6Ig1AFPAzpdzKsD9DSSp62KsgXMlBu3P6U2C2yjLOHgGvMHF"
+    "a/8GZiPYNfxhZDerbVkJ6BBNxr//6Y9GRchZEMDkNL",
+    "YNieqSn/yIKppdxgPea4/HdM3RJQFpm4QOmemE+ZIDj9fuxtG81JmD4ZHI32goGxgK8yhcMcCD6xV01SnCC8kMspI/5Sn"
+    "S/j13OiLRyKV2iiimMZ8gLmCTl8gcF8aj2okaXLeFATtOFWkYjtr01wIrTy/zTdP8sOvD1bbV/91oz0Hju7WyccPl6NYP"
+    "oO8Cf80YthGF+rOav6xImjs+AM6h4yErK19EcoZZKRkJnFmVHSQB2/ik2mIFI5RhIfGojYod44zuHyXP+K1uvzYXLa1wZ"
+    "czebXZiMuYe5OBUcYJxOvrtxpP2m7KXLKB+wKv5WOjsr0hQZHQm4pJhSSDPQQdRnvL3IhDzRHRoj7rLGyEpbvs4HZ2JQ0"
+    "yc3Ywo+/zK3bjmPk6w1Zb2W2eXHend0J5hu7YUx3a+q7G/NVyslDepxR+L047Zrkx6t6JyI19BBpyk76wynzWZNJkp5GZ"
+    "fWd3q6lSVWkPvpEh/hkbXjipNaXfuo3ErJBOkfk4o1nMgk0sw6yK4DzUKJ238tOJNWSX3EfmVe+/4bUa0LKr7BDPWEZ1W"
+    "yrpYgnJmljnE4cdwIxcObasinpx7EFhf3b3V1uLfK4NZJTtrUXsQTjO3kSapeixslfiDXMaQ6M+I+jluPRTj/g1nF60og"
+    "/F5vOB+5SxTpnUgktFCf4ErYxUMul+KQBA91DXR62BchK51ZJgPRvjHMm5zLhMEeX3OodgRoujOwcjR2b7gRZdjySm4W1"
+    "al2/4A3301spTH3HWUCm3hiVV7Xsr9eAqL7TvKhTPe25QNrZ0Ev1LnvKu+y+Xq6sXq6Rl+vcyKU2n3G2axqGc++zmPaaA"
+    "xUkpfLIQxUSZCRbMjgw0e64inFja1eNXP324xLTzrDCrThfWtdzbPd6TfI2HCEQwkbyQvh1QfyfADXYiHR6YVROWpsMS5"
+    "OvawVOp9UX+EHs5MQN6ZzrjyNXOWBK93iOrI4G5LDIv5FQPAeUNY4imNdbx8G8uf1kpLg0xI53fzMmlTS/WuCZqrQTzv1"
+    "haoFRttmrDaI96k5rFSHppqo7xRazVQHuf6TQEFaLUWlnzvuWGjGRebveaAzGccNMR5Ixcrhp85C6CsZLZQKqeQu6rzce"
+    "5aP/tlF/7c/bHST2MADRaYftTpxN81n807++gxMcMewM1J5ZztZAovkcEUJLRBL5D/mL7yL+Ig6t8YS9Wm2M8L+RNpJ07"
+    "RW7IJWKvxVkUNDY5ZVYKh8dRSjEiJTpVKqxw/5+KZvkSgcMEv9DFB1OHsVZmaBbgCFDzu7uvBhHaNj10+kjvTjcksR+Jd"
+    "llX2V8cqE5REgOIkFrIbW19TUic8FrsYiuHSupRSS2oy5MrDZH4L3TBtTSBhDGKP6Z9EXraWwO1JL+r22YrZUmkNAii/2"
+    "2xK3+evP1FxK2+pNEIvqbB0a9Pc+v5ay3Mz5iiMdWxDglr9lZBIDjpIpvSPAdfcib3cAVdwAnybiHlepmXSr/k/aEOE9A"
+    "G4XQchoDCZVstxUDB0feMtUnUH1B2C5/PxGb+UI3LBoatfOAimYjhY1zPYGqzWTL+WgQdhyd3WHt7xi/JfzYD73eY//Rk"
+    "158E0+9nFNxSuoIvwxzOZW1Km5XJHAxWEcarGfxPexKINPC+5UYw0r6uV4jpM2YFLFed3cGzJDJ+xc+T/SFV/JMlFtmQg"
+    "b5ZRX+fTBY3LTKWyQM7S4T1Wr/kJwiySIrWBFOhmyV9NMt4yKZ/92JGItrCyGmgrXqqsgvYvaKDYEExKB+IALzdYTDEDn"
+    "fCk7yhBMpDh/jw7HhgvouZ3coJSnC6S6Xg8SlOa7mtjR2s6QuG91AJ+DdW3cBjv/PU8K2MCKIx2m0wADUeUdPPDFw6um4"
+    "DFespfRJEwkGrJwMiEJWsK0PiGdzPgXIDRrocSmTLjrKbBmzPbr25fb81WVvBmTz+BfWzSL+bUly3vMMKVWo1jdIs+X9t"
+    "3QB/7+leRNn8dZQyQn9TGYHP+Yz4Fy4Lja8936HX4+yLMryD0TQXfLGgkTLXIq5W36Gl+xYTC/HSlfrlnhY5aE86pTAb3"
+    "v6DZ505cnJpd6u4P+RFEb0lXPqEHnNOeLEjcTIRkwBOMZMvo0s6XSDZAFzySHwEY9wLdF+SFbDee/sK+sPZv3+U4ZyIBJ"
+    "3H3ScFo/Y3+4u990UDCajAuK6/iJdEzfkR6R329SwmMou/V9a8x8TMHU4VKsb042vzuQkKd25Dp74T/bUjHXEwnS6Ez/2"
+    "nOmRWdwsdBjVbXXPvYrPheKzbsWdpPbXx5HKnC2F5lmfFyW8401yE6f/AnTd3Q2GJDpdoxbsfdAhxdWJ7sDueozqsD2x0"
+    "UlquiFy2eOc+Yz4RzkPKnkg3vL6cdVpL242Y2SIx3GrJNVJNdLs+auQ8BjrCSvDjFO+HD4Nnu05Tl/sbJ8BZrz23qxOWx"
+    "+BIkhAf15cEsGA8zX/xbFjU5IuCj6TGsUZtuvgg0gQ92WlTyX7MipjUJuwfUkcFGECEVMfns9wQAPD5m6JkHgAkwFBW8q"
+    "4UBHJ0bD3nZO0n4bTIcTTq/uksdaPzWp0pSJMZI+sEUADDXvj4an/xKLs5mtq4DehqAai97HL3aonR72ByhrSqzFAIrFz"
+    "N8xPwvavy/+/s29tb9tI1vx+fgWF9WoAs0mLsp3YkCg+kR2NE1+SsXKzOVwJIiEZMQUwAGhJkfjft96q6kaDlM+c3Q+2w"
+    "EYD6Gt1Xd8a0O4KRoP+cyJ6lQsD7eSjJlg8b6LBARFXHSBbbJh3hzYO2jk+egEt/6w3szt47Sb5jBhI6VutnQZ5yobFI8"
+    "+7b+DiHiVS2Hghjl4EYBYxYG/2CHGNxLJzLOERDL37/aeIPdw1T81gZ9I4qDwsD4ZZ9LCMQ3fX7O6YxzvmG6L6dDV4Rr/"
+    "o+ttd/7GDIfxDmjDE+aPBkyc70UP5H1/3PMebatLnR9Nob/lwus/Na3uUexvsB2JtqFYUdftP9/i4fdBHKIs5p8E8x4F5"
+    "vm9H7snO9vZSqiD2xRDVpEcBtXzefWKq7nM/1fth0cTFQ1wCb9sN2LVDfgyDaMkpRorpkk4iM3g06D9tUtS7ej3/oZP1h"
+    "+59ZMd/5BWJ/UH0AeEgXp76LevZuuW5i//1dcLYoGZnXlKd/5Sl/vY6zlye+lLy1N+4og89hMQuDNiTGRgChPllfmr41U"
+    "oy37kP5tbpT+r8QAdpboVrv9QAMJD5ntn+8DFczPByzgsndZYLwHv162Shf8Kyf23K/k20Au4HEnR4WevRhKwvAYjEZrD"
+    "d8We5/yJZUE/Xvi6WTa/IFNg1Jrs/7z2H2VFbyxDVqB385yZq0tKjJ7E/EKhh5veNBxjguQvO1vfazu3poAzn8rfrmcav"
+    "e/P+deSX3FDJzX29Kbkw+xsjujt6gaWeG7/CPIrnPOR+J7dq8FIX1Wi9VbG26oBmCl5IacKwJ7M6DKlJtEqu2WPap82Ru"
+    "OuA42Y1Fl9R7Zte2Rq45YLYfr2mxTxN5/T7bL4sY/2Ovck/Ys506M3R0G9+rkmlmxZefUpTZLU5eIMhyJAUgueZtp5dN7"
+    "TY63L+Or2BPR5eP3qZzGu+kl3L5lomGRlrfgDkBe3Cy/Q8Wc5roMs02/RFsUbsBR+4cbkguq45CkDQ4RZbjJIYzjUNiKO"
+    "Oq5k2ZZmWsdV8/9nd3XT/mUUYs5qTB6B/eLrLs7ILe0n77J0/mm5MlpkNl70QH9DH7I2H50QpwpmZdc8fbsxw0+M3Tm11"
+    "TQxOW2tVi2HkLYl0DPww+CZuF+2OnuzsxAMeFC7/42",
+    "FCw6I/PjxM9ph2ctD1a+i1Kl1Okb2AXFU2dLYZsMhzLYkiWq/Z5jrlx3AMMNqxz8Y7VrlnmWg72kTjeaDd2Zwbt+y5LL1"
+    "ehH9DPQjcGfoXPXoCdIRVvbFwwFbyZmMZrIFbSjfSxtBYkiBRZ4tAQBmF9n+Vwv9ODIMoOxQNdi5ws37ii0JjdDjhC0fp"
+    "aOD0uQuc1pjqLysz40A9cJEOsMlDfJPcdsKJz93vV8zr7omRIROusO4Onpgl/aKzBYE0T/am3fKggT3sPYOe2dXulb3BE"
+    "xJKunOpI6/kSu4lvTnXSZQRry1PPDzlyzm0JRpaitmammfRanFtOl7ZUsoiC+xZpUMFkuIRd33eMUdsynLRwS1hLjUfh8"
+    "9JAEqHNO8nw1vJ3f7MTJdlVagVD/Jq/K7wROR3Pr7ViVPM1XQ9T3LnT0tv7PML4b1PQtIJfadrvQ0efuzuMmX4JwT6E4P"
+    "KImlE5j10Cy3vz8jP4CzmqJ9RqcArk4cfESCwJkGcCHvQvHXjDUdrbzjpS7fbSCtOYv6BOmCrRODtKmLcsvwzLXlaILn3"
+    "pcrTZ0iVjW/fWtyGX2ogOnA4TvPyzOFrE2/g616qflJOaev9AN9GaThA5h5Tf7+13w2jFnX/s+Wh44km/NH+F2edFZ9Cj"
+    "0SQqDiAqOe6NWyCcebZJYnezsjEwOv79cPdkYePBUuolbRSL81V92Nv0KsewQKZzEms/khUx5OEft7wEKjwBLGKJ0IKke"
+    "hJzst1xVSJydeJp6nt6eVH3CMecUGVzsXfr9YxxxxKjDldYPTYhYgB/1xN/GxXlIDu8W9paDV4qjueNP4bjb+4jhXjuCf"
+    "7w1r6vb2t4gFC2u1q/QEmkAqatMK7Hj8xCEL+wQ6MkfCJ7e2/XQn6Dn0rRkXfi0B6SNIkidDb8MdbFedVWwVnl2OOod5r"
+    "awUL4yvoElX5qdBNL3/Z8A9tBaBqBnXasFBdmVsm2FWIsIL/04me7lxRlnL7Y0379Zu38KL5Qmc420SKld+VytmI2bjnv"
+    "vgZO1flWBJZI7hrgvelv9PhDlH6HeJBdlySUlDVOSeaHTNQcZOB54tk++P+zDHKXzgqzVuSXggjBKT9zDctXg3/lt6zFb"
+    "A3SEmMTZ8iWxfPfGJy3ACJ/DIqD4oWQNAVPHHno7BlyrqBC4p3QBDfGoezEHkRCphEtKmAXDXerxt0ngTqYtT6QMzjsRw"
+    "SOx06lS/X/sIJvM6HN9z0A9aiScD6zNdruuV6K8AA495z03s+WddouPND/P5Zwi2aCBSN64QDF8fFysTZn/LxDfdjDGuh"
+    "bt+ZZgemlxbQuCS9fJxN9jkhFtycktbq5koj2ZQxie5FMdP7fLAkgIioutAwGCJbg6/qxpMeJPiPPfnqaDd+HnmDnnT/2"
+    "7v+vefxbtRsB18j8PcGnUS3hTRo34uhEhEtVRNpIunMGfq5dQeLLd+Xbdh7eneXH+je7Vr8rjXSkLZOOqWP60MiR1ZhHj"
+    "O8xreWfLEiHJoq6VrcIh2NCcDp/xs68Ni0W/Ggz4giJl0/dx060jgxf4c5zYn0rbtrThxbfZkmFUncbFpIIi1+DO/nwWD"
+    "i+su3AXcd+aYIW3AvjTramCCnC9s1jXrJasJ2Qz0ZHj2JmJCw8jP4ZmeHJuqwNqoqAjtxgqANRgrXufoG4FnEm+5w60Rp"
+    "6vlX53uFO3f2iu4wb1h0XSAFz32yX3Vt2M7oMQk5zyLZ2Xu+nuptWETuw0SnglIQY/yNoref0O0nQPfWl25vy42Db9Z0X"
+    "9wjrrLWJWINmhF9v+ZBIu79c/iGXMctLdyJ+jCzIk78h+c2qspatDk25PpgKB9EvMn1vuUx4Fa1xg+Oes+fxy0mkPbX3H"
+    "MRhG4hx+6q1pKpFeE02g/nI6Rmj59Fo2mskLHq3UmUthz2nq/ngxZayBqL/V2JXU4aWlcO6Y6c9XNOgsFLI9bxxL1Z2nt"
+    "mL4hSsX9KAi93xUQZDpANqvUGPBsr6yBP8h/L2prxrnk8aYCnadY0JcEA+VGWw/ZumupuMufNMSWvk0227JEIkGjPiOHa"
+    "T0igH3xLS+O8uzygH71nd3fn+1n3GTLPDanQ3wRTc849e9qiiv+6Jy/xiYH/pxVTsraC4VEhrXn4ZK+wEw4rmnIIfMA4u"
+    "bFYE3BctwqRdGgcIodY4/TDxOMvld8s3NqZDZfKaPJtZjLdXQsNKDktjN4fvQ1nQPGjtSE5YxgzfA1T0gfzPydCAqj7+Z"
+    "DDOhvnG7dmzyWOzn14f5hFXkJRb0ku8dl5mLTEMuvmMvYhhYy0enLv03LIu+eWfMgFSPkDK2l6WZQ3pnOV5ID2j4NpMQe"
+    "UPVDS39Ig2DydbgH+mYa26aY9q0Ct3PsbYlJtx+gH+uE6GmONTFnzuL19lIbTbhATnS3t5C0bXMTIS+CzBuj9ezvc8Luy"
+    "LK7eEDEB88Q/3rPtbLAap1DLsTtBajXp3xM9XqQO1PYFtCtbO6xwtX4CTmVRtcwvJBJBMWRVTKMBkeoduGbTyj2xyvxu/"
+    "TC3tmAHq1g0DJTwTtvbjd2zflg9eiLWTr6MDO2mQsJAiBKA6/PV+2jwrSOSXIuTWrdG6PUayX5de7AxTIFFDq1biVWqdr"
+    "KOlj1daeNcjrPhn6CqTkj/FAaiZ4ImKDmTMO0dUxbzNA6SxYJWNhvwGTXL85Pxks8QJ6F5BjtQdHWwQfodzConC+PDrgM"
+    "2j1PUSO/lTprMuEz0pv1gFe21raon5lZaRxKLkqOYKCxIChI336N8ESMsSSSYU4YKXz+VLoDsaAtX4rrEOSR4g51E5i9o"
+    "Xm5ZaRfb7J720BvRBD9IcVpGHNYS8yIU3fWLmqPbfy9WdniL4R/h6VsSMsWa/9IlmEWyDHGAOpX8CKr4aci+FnQH37B9z"
+    "j1IG1I1VVrjoHmmXRGrKtpz1ZtTTB90zH9ow4w03QD9of9vGSovXq7Q1aloJJkWiR8rr0TIBxxd1r6xJXesskNTJjCCo6"
+    "gql3N2ig1MEoIOP31xZLNGsbHdvV+E9q25x/7S/rMPHepDnbO0vkrTvOPCY5m18siudRvkJ4nqD9qQbpraoRzpmw9f4L5"
+    "QUln6F7ZO5ursAjbOp8IA27PVdCQb3IURJ0tpfpuAr5A1pcpy2jns67Hu0hitTrth29Hy1PBCahXSSzhiH4nzKt6DV2VW"
+    "12mOHGdR/Fu4iXhkAluCNBCc0cJmZkDoH1EtWR036XDwzFylw91d82M6fGYOh7dVKkcMaDZjASJjOis9f/WVnq82YnFbk"
+    "R4pwjY4YKWJILpKN2IcUUnCHBW51kY5Vi5Cx5XAj5pDKGBw2Yuqbtfk3eGP6R7waIZAyRnepNZ4X4/l5XSj+2Pqh2D/6m"
+    "trDzlBjUQ0iyclU58A/C77sTj9gduGCJFfVONaXm88pfbDPglzxPjh4LG2jV+KxZ4AEggEEj1qiu5V2ruBMkpe4qHW8gD"
+    "lG+IeYxmgKg8HPp9Mehg/4UMZ5OAvhORBT+LVkCTwMp+ss/mRK8FZeNzcmUC1ma/pi9XOQovjvnusnWtUof9EXDU6hNr/"
+    "lIYgUNM3ifyzFY5bu3l2mmBBMnAm2Kw72K/XVsPIFYzpti6HWIYGB2W5P6wQ6MblByTXtXTW8+GhDo1UoAEyU1tW9gb0e"
+    "68tMwvjf3DFLrROmFM+V3jKee/HFHa6Qx2vQeSMeeGhFe5GgTQbfCpdEePUtYF6e2ti39IcqqwIge/v8CrtPjdz+jftPm"
+    "9rsv8qNln7Q0AjM/fC8FdE1pccHIh9PFJsz3HNf8fL",
+    "CXCqRV9LZPhVbcNEZX0sJxpJxbEv0UgcN2Kn7a37HPOE16hK8TOEVsRiCf8E3ZBtywR62/nQixyfsibxds6pOJoxnzMO6"
+    "bL0hWfISDkJXlfmJu3tRvZFEqqwV+4nLnxoXE722R8lcuGonma1ME01nLSiXfWEMamScngDKojoi4V13lseDAf01jBqqV"
+    "WQ3s5v6pIa6r5ID2EMSNbkdhu8ZPcbJ+g7zQVGu5x4cWuo2XsGo9kTomo3vL7Kbnc9Onrmg6svoYhEc/Y4DamMIvAaWZD"
+    "v0ujRj9mI/na7cYh+zIe31/HMXMUDI7XjLyuc924aH7BVpQu3pe4AIARTn5P9cUOdc0h0zxvu3A53xFgStKQfNyAVPNq5"
+    "jDbui1rtcbS3rsrCKPkKpV2n7OIBLzDCuUeSJ72KDi4PXb4wu5iAr6ql0rUMkofsp6hHQjGsu82h0NB0w/S8UnoOs4JQ8"
+    "t6Ard37V4h026+420SQ9ncgYFSWMNOUKmXqDRzt/wywEx32yrCKIpfdA1wYvaI97RivbN8r5XB/XtvZZH8or6CZG2V0jH"
+    "uG/rodQofYZfg0m8q3hMFZNtUIS0nDkD6mQfmMHEQcJEnD8jmsx9+6tozHwWxZqiTBtrR6FCQ1cjzTl0Q4v0jbr47A+2g"
+    "oNnI06iVXpg47kx+9Gh9FZgl4hGc0THQf338yibxaEmsWmKNabnVfyl863bxazFFmOaczYs2dvOpp+1UpUZbUdJLzGsDM"
+    "b6VCFxJvFymL6/E3kyhCQkLuSdNleVA7/KdA57C1jCsz2PCfOgxaJoeAS3pmmR26V4+fTdAYIrcLJOO4CFESTTYiUJrpP"
+    "au/vpTlzGeJu3In/zDlIIcmY0YHEisv4a85OuaC8aER07JknRCtxSxKY9kX7DfBMrXe6jUqIpM8fArPCqO3ut6tZv9SHV"
+    "6E0cPHJIG73eJxavCT443Fe5B62GxT4Cd6m7akjdezfsBgC8secWI/phzmkXvHnUz1G8aQUZUq8Ec4NmcO4BZfBbL6G7s"
+    "NxqvKdiUylVpdrfq01cTefSSF2mb8Nhj+vJ/QvMVxH+q87tV9DjFmVye+GiK4WmPGBV6bjxgFrbaoXhYyR4hGPunZy2IC"
+    "70aslnyC1vbkR8E/YKzgjzRsm32RfSLJPw+LqAF2OvQ50JHUa8rkgS6YDn2vS/mb+807GFoX4bPadnT8N404mGgio7Rht"
+    "nb8mIrqvsEy0JGvNQB7ZFRxCH0aC/3eIiYyB80m8VtZ9BYjWTSHmDssK93qyvHkE3cFmu3/oMbuFQdDV3F7+wwwI63m/7"
+    "GGoeZUW/1ncX/wtKU3c1q2AC5SvbrxpGpXeS9miRmwbDarfA+fvCD6rfAVab1BPLivrmrqqN29wdc+9ytcQFuTH9GkfL3"
+    "+S+S9u+eJwX92rP24HkkrRzrN7KFP/arJ3qF1u1KAfNXVjazfKqcwyke0ow8NuJt7NmQMEunl59qI4tV9KXq7fF1z+f+v"
+    "k/slu2R3f9b3cbA6iNRvIesbGhRRpDvrd3g6O1fJ/HMlUSiCDlMXctEPzOxs3iTc88J717YH2MkSdg0h33QB+q8/gfFvu"
+    "KS7eSNabSj8Dj2FnwxTXBkQxvhVAW9KX/ewqeprUxLdcH5b4wt25VzT+R02+jpPT5W4H8DUUXJshBrHr1ewABbtwBAVFC"
+    "sR/CVK5K8afWK323hrx4hW8WOhKsMqZZXhHyRVJAurbMQhnfN1ZD83B4BfcxAM56vmoLO4NIjEHgUguTqVn9N0UXWyuuo"
+    "gur/jwcjusdaVNUgdcBVaFWFKNRLUnmd1nxd6OUSyT+b9kR/YKrp4QRxqIogtvTDl/yRpq1ZWu4CNvrS14uA8mSOzqDgl"
+    "Bu/TWQfp0A3+h4ZPc6I7Ftc1YsCZWd28OgDMXxR56zwP19OckmCWiOZLlJGsotvYK6sOsLn4TlvVYCxrhvSuD26z1amvO"
+    "Mvr4S2UNPEYsBgmlZgZTqO3+0wzMFpsyPFbYlqJxeZU3vH4fc0/BZV4/HIiEMPjC3lLCzxJ064h05QhNrCkatfpZGU+pM"
+    "PdnR3zr2I4eGLSxOLEzPs0l/OEkyynyNOTLy/TMpsiNXhkZi4mejOR4ChFsiROxMl14rRXe8Ab90S/WOzalPmjKWcrh4U"
+    "TQeoJ8tNPHTbelPMawc6ocFfWDmgj+M1ML5dNbFR4jrTE4Swa4bKHq7gazapwZs6jmP4iUwRni96yJNaFuiqLk3nZyicM"
+    "DK+MM7Vua9pfLly9Ppx6S2Z9HabGHlA1BHTMWueopXO56vf7U4EybsBZBZ5gGd3zVtet0suYnWwC/yjOnPib51BhIrBW4"
+    "N44vcdI/wJVpRC0HuqVQGPhD8oTEgUtLFZCdURlje4viNpDkcX2GHxoChpYz5w1oAkT5wTro6CmLZvb7VquzHz0Evh8nH"
+    "0Kb0MgQoNTBW+fvNjenq6nEkIxK+1x1uUci89IUwxIITR2QRVpJYKNGfa/bUQBrWkGu9HDQX/QDcr0kl8FwkA93fxajnS"
+    "H9OiyosaDHksWI2wfqg+nw3CjgXw34NwT92U7ktsmf1RpLqmHnLPxf8P+6eWdeJ/aKU2HqbpmH5sjM03Nq0mTOM2l3eJR"
+    "PZa0JEeG3hxP05V51XhkHA8Pjvsg3uDI2W5yhBK04aiRV70CIBTsNeup4aX5TToGx26WJc0jyXutnPU6Sml/mUumNM7hh"
+    "eDxKZIJDKLmPL1lYKTasEtn/CGV9PJiIC0YQN5IV+i0WfkApUATLs7BFlt7FoPwsatIVd/djWmJ3a6wa489H9xFWI6P+z"
+    "xuE85LOx2GMsBi3vKW8jEmdkSLV1qjY41C6l49ljGYII629SukVyn2grzBu7sjd4/g2OF/dppKljOe8Ffmd5RO6cIf/9d"
+    "E21+vbS/4LP6ejo5xEr/ijx2FrwDLE1mULCGw/mLgKRSZlH7T6gJereEVQPQSqLhETDESZ8XsJoBKED/OCxiCzBV+FMt6"
+    "scSvG12jxzJ0n2joRP0L2xjN1h+hDjXzA/M0PI6awW3TCT6sAoZTiMx3YCoYZ4G4Cc0ifluI1293+CF9+NT8yVzaOxf19"
+    "uOw3cv2MJmfsAjCd0xfj6mb7zhg6tj8yO2nLREeMfW7uzvigaBKKqCf/tcpMm+8Ka5s5nT6LG+XYw+9u9CP+0HMfzoj0b"
+    "HgsVQILlF4gqMhg7456p8DUmvLvubu7icqYWTSreO7u1cAq2bZG4WgGOnwyPmU6MBoVgR6T4VzIU8RIEl1X1FV5Ud+T4e"
+    "vkHbVfga2QoBfdDitWOcfD24vXE/MExIm/3Ea2ypsnz526BUXNLV8CMBatTo1tDpfcc4Q/dS/6uEpzJCv05EjxK9cU+NX"
+    "4JrE4p1Eqwe3v6er073f6WRej0+hDULN3t7G+irZ8lzP+pLXjAZ3DoyP2PJNK/oqRueqFZAxDn9PaQj3E1BAZbA+pDS0/"
+    "6rNq4N/0WETsBDDHC8JU3MVccBKE2/81fSeUNyY79ai0dWU/mp/qF3FuQGqi3nJOadlBICSLzRgoI/u3lzne0ln45wYx5"
+    "KpGH1hGQa/AE+bzg6q9ld4RH95iXYxtvwYUidjdHxNDzabOYpo14CKDo+atEsFMxf0+3i0JXd1M27Z7UIniVY6FmjCakj"
+    "8G2jE2c3dHVMKI09CJ0Vst7hIqjIHRxXIV8qfuBm/mtzH9eP1gb5lFNAWmqYcwEQHbuKuo5gflyzr976BZvtPh+PxJgV1"
+    "ynIQJ6MpKSUDdWAYkkeB/oMjntB14VhKGYOKLSj8ol",
+    "hpj6yB4RtlfdoUwa5rIk3cHLDKuQqH/bPi+j4pvUwvNgV0+TInr+SVKAv+E6t3dQfQnrgBibYLi6mdLKsvTn4RsvkdJ3W"
+    "zhMdC1DD3+ac9gD/UesjLi5haM34UhhcIskiSqswZrakP0EcuF6OtQfyhbq+ayLlwuG32bNSWp96k5kqZyZmvdK6STemg"
+    "6W5qc1kQv1sycxSJSxMSn+QglvaK1ujWjk3bCSxjMZt7JsMMJwt7ZzzTYyUZhYmusBByB3uREoVkxX2YDFuEh79yL+VxL"
+    "WD6nN235NNremTmSbpbWwnX9alVMpLmfR/Etp0re2YGdXFxMU/tmnHvczJxay2hRbBRrBpPtf5fy7S8OWZdByS8PqeqLM"
+    "SU/eJTNp9FiE7klLCZQEQC41x3VxNvNE6NzDnA7S/CfFwDCXFi/uK4uNDCV42J+gF1H0jnFdXIJ2b8wryfDMd/0Zgo52h"
+    "wzZIsbDZFiog5iKkkcJpj+gXGn398qobj4BiokfbjAm2piJO2omHpJvbusZcdRI1YQCcVY4hqOLxKYhPHr1Lzrqa2Cbyb"
+    "opQJ7CBVfcPpwgUpLfglAZ06lgxCqbnll6f63poT7I2JvVz53EDqpVh2wo66JITQTLxngxtSHKPBQNCRcb+um4FX9h/au"
+    "O8189paIrZqLemahh8zSFNzsHog5VRxYXM2jJNJ1PsL8IrDg3KcTSJGBfyuwSRjPT2w0Gij0LQmNK3jHHZupJ0YCvNXxR"
+    "YCJA1bgMf01HhsR02nEECjIp6NhPbFlShKb0XOw4Sec1IvVOQ7OpPyGhlyd5Pm8UUYvErnM9Nh3qzKOLUnEvjQaUPLxN1"
+    "Or5vbEsZJHQ2DlzAUth8WrQtdqBEx4LGi+u+h+VpyLlVdwPyK5MtFx1bdeJZuarVLySG6XgHFWiG5vrcCFXM/fvbtkNY5"
+    "Dg9Cy4tmtv9oo20L6/sqea1Lru+vIp8f00CxP2frps7mFwaNE/3VOHivRlk7SFJLTbVNtdbOrrB7K93Zx+lkYm49wHIoW"
+    "SEktlaXA8+sJF3TaGMZxPdMLrgXrDEckjGnVRQBRpcTI9FBMdssaYVglMQ6WNJEN96EOhw8TXzBM/RGFpDDVYR8pMTN0J"
+    "EtSjWdyWYKaVkdqiHaWaRvXfVx8PM8yWVJCAk1miqSzgPWYUfNoP6GAyGf+qt4vfIIv75oPT2cbxmCmD7XDDy6q8Ou3Wq"
+    "GTICAKwYChvtHCnjyADC8cH9MOkxQr6EBbA/eLV4U+8Mj/aaHBX5ybRSIGsH1XgAGmxm5FMw7EJcjm13dW0gXnJySl1Lf"
+    "UuNIYP/qzuccwdSBkvDW+cBLiTqJswFjPm0tzwVj664dOlrOdriJwNpKf7nJDb4rsqvAb4ITdan2YkTNf4GyWefsxn2pS"
+    "Hj5A2Jt3Kwxj3YWAnlxMBi5625gXYcDnpYCOVhtlidza8kpMHnxzMQmf7uAacoTboSYvmlI5Imut3sWMe1fUXCpHswoSS"
+    "5rNPzF8nI5T2olp16F5WKytv7dN9yIcg8sRzlg9mj3myfqIPE2rPxceyvePd9hQVV247V2zwu9K8tNKrhPulo0MjUDdtm"
+    "Shv5kdfrVfcCwzLJmInHqjBM6eJlCx8HhjfWBh2c7pj/Y3CqyAHmvyLKWPTL2N4k/FxMjnY1dX1336CFJGJp8pcMTc0TU"
+    "jx5FNmx4vdCf5ikUzjRVtn1A9p/miPVJ4n8Ab5bN+S65TNsbs2oSMzrcX+oy1JVMfQzRVpqxQ5kfS+5wjN9LcakQiDAog"
+    "vAX6LL02I2cWFBaIO+RYj3Np/zWMj2vuOrPsAu1jqnPTDoWjDKomR8nxCQSK4pvHUuDsaTt1bE0jfj7NOF84XqBcqJOcy"
+    "airQ9U/XOURv5BCG9v+MtvVD0rytyvCQzQNjlYiOTMObzv7hahK6HzkGcUkUAw+JG4zoY/HTzaTA2t11nsWPorq11noTi"
+    "PP391vqGPlYVfNgtfx5X3yXm94mCIZv3cCiBKViwrVaIcZ2dzanFLLFqsg4ezT/wJRikancqxIZZJEsrTjlvy6juPep0H"
+    "twv/Hf4rVrwniS51cCjwQPU7v+N1WSU/ucJ9Q4caeCiho+ACOqTL/mkcvCvkm1dJ1SFR0HSqAveqlD8CM+qZ1+b2h4M9L"
+    "we812cSttrpISs9V0jGug6Re0tOxqpBVidxdoTDxhZYSXrNjAALc5WHZbQCrDUOm2yIlQ81QmOa4cgvM6bF/7YOX9Hb6c"
+    "+7mv/ctx2je7buPSeHz+3oat8kuzwAOpdQ08nuaK1LXl7UtRywYujs6FZzEpQq49Hig6stLWCL09elc2+U6bBl/YuyWC4"
+    "qu4IVuDuD0iFBiItHyIl/MWpDx7rQLlty/o6mEiwp6CeR8lvJjFetTGFuubWxHQ/ld7TjTF5X5pIeTT43LI6XUdQuCFtF"
+    "csFgZSzuucfTJ3hwMIYonSjBW7N0t86+uDvKwCTDFDIpzTnN71t5Lb0GWh8c0DcAz6pcDvdMT991keh+At5egUUorBc1a"
+    "SdmNogGY7MO6J/W4ZHroKCTYOTM19jwrxNqKB5YbonC4AgaEJx2+HuSW72Evf0m4bvwkuCbbmHawfYcDnLYJpMFK1HYd0"
+    "C01awNz4nSYFaESl0ms7QDx6SrTyn7ino0SNZPHx4DycrIObK5Iuyc630sBOxbrEN/34IEKKmOdDrvPaK+Jsf8v+3iDZm"
+    "l4Z6kmfedKJXNrKx76Ke8U9BOLzvuGd06yIGsoAuHNll9bhmNFW+gZMrvup9FsTej9RH5bqrkJ0Bjg6+PxitWJviLeUOE"
+    "Y775MuM1w38jZTuW7OkCnoOvmqGxzbJjIx9pHbZNy4nu5OykVHxJ75NNudz266gsLpmPKy6VRypYHSBteouq/3G38rZeZ"
+    "FqTL5qqHS6Z2Vuzk+bBZp/gM8L46nv8JQChzoaftbVHLp0l9cXfkN/VVunAXXrhhUrb6Wtkl3ZH1tcps/sSQ2staoNdOS"
+    "khJakxwL4kF64wd/D0DOIHnj+KRIl2YkOqeaxFPUJE4nLhzXYTh6jjgP4sF7KXbOKfe3QOcodnlnryizp+B9ksuFfw4cI"
+    "j4e6Vy98Qgbi1voygC/pI+X+5L9JA0wFtiWu+exz7r86tm5DTLPb569H29tZXRGKwqlKHJGGSdzcaDmdMr1meWEJ3Jo2e"
+    "9bK6P8HnuCXCtmRNJzu15UH74ZYIxFn4XGoCMQyWaD5xGZxrWnI3Rwc7jtlSwfDWNjEOQqkTrGw24BILyDQNjNtvW0XRv"
+    "Ql1/JHk5BaTJsmK43v2JKcpcHolfencMMM3lzRCUguUhtg+apxNK8QzHkMMlnQMkgsaojgbkEq/LGcXmCZztrXhoJUN5u"
+    "VkPWVnEW2EoCN3z7DEV3hhTLHbpkiToq4q0eivELcN3MNc+hQXqOy5ediF51Y2nejEwEKz3UpuMrCQITvrzfuxttlum/p"
+    "iX5I0FJhz702PElMioX3WHUqFe/KJFknbJ5v6SeJfDSeNDGqhzKmFIvYz50HIsLwy/1MkzHmLOW4v23Y2UDV7ccLXSGBi"
+    "P4SZZxfRZJR+YYQEyRmnGlrzVqeRhXkAoKls0UFiO9iGx7z4pHzA7KOHUO6gL9QyAS8dMNYcCnGdhuWjoqV36oY2t97BY"
+    "0T1NFDbnskwScRn2sbqAsPdqYn2d0eprzSK36fh+N7jXHRu61qJy2K2nMNFwPvRpHXpP/z3o0fI5NINujvXSLFbKdYlTg"
+    "C17Q2+YcX1VzRom0zDiTWH3UvG/xu1VSQmUt6uE4Nu",
+    "WxrNqYYZ2aTLbvK+1soPAiX5baz2nUljf103cTPKM5ZFIXmHrPkIT0IOYHzcMKE/I/4fqjqaM2wEZKWJur9xsSkiTCR9y"
+    "qJs5k1auJEzyMWn/3XatcnlGuKebXg81pYIc0ZiCQaoQLQaJMUmKxCti7y9KNjo9z/le9cZCGe1zNtyKg95Y5lsczra7Y"
+    "Vzpf0QbqbDka3onRhgkSDn8WBJQnUotjyW5RvZXmJ9dPupg3w2HT8FXpm0gw3AXYqGiygHCwoseUgEF5vWW7ghHfvbUYa"
+    "F49177p7WtQ4Buv1UAaj8GY3kT7xrAJMgF9HXtX3/A8UearHpFvYGf1a4ezIrIdaUUzqmTuloZ8m2yPJixcHOyBPiXoYF"
+    "vKlZhGtLasFGIq8iXw+UXCTTrL4xYzakToYcRE1HFAf2pDQp/WWuPD6CmjCbn7HvPgPFLJ2f21ThowYztDncYqmjqTjb1"
+    "P9Kkviw0YU9E2gUriRtI1H9C++35Hf2TtEr//zciTx3aOC0TZSiX5mbCaeT4/G+Uqf1G5jO4q2tKw8g7Gp4cKXimwaRAf"
+    "9weHAjhT17E/iJbm1/Cy9NnPtS8C3cEN1rzJIHiAYtubigVtpBSnr0hF8xbirtTeGdqo7Y0mgSz0ub5vfblcqeGLFT7c1"
+    "UnGyDizK9CVxwxTmArYRJMzvGQ4rcER+V840PBVne4fq0tuXN5+03m+XB+foztuH2kWVv/SFdVI1HIq9G3bQKQgwwofl5"
+    "nBhRSEkAvI0DB7jqVHKMwOcTP3MErZwRH1o5Yjrb7M+spAOlZLCs55AFc9mR0tDZWjO/bD7ffMU+9GXtofWxcJvEPlDoA"
+    "5/gxrj5BHaXrZprVS6jmvcPTcXsL1XW7lA/vM/GhU2v+hunucF+tLtbHRyhe18D9m1Yl7Vo8QbWtkyrtPyCrZYPf5N88b"
+    "TuUwVCm3tuzHNZ1Fhmvk90YSqjjK+LAoF3YDYcj4NFURCnU8FyIEoJOoQnPm4UsW4kthCLrF5bkujN3IrDWnZ5seZhNBa"
+    "vbjTOhbgycWXO7q1tZMQsSrYRBUsVEAcbTTze7+4uyAtBjcImW5MP9GMK4se19oc7SBtv3X15WunUStYRTKfD11WouEXi"
+    "yU07XvELYwTnpK65q1OsINrh6skvuYD07qPEOu4b24IEiVq8OISz4poOp1lxNQzgOYvwYqsPnPpZ5OdmipTxWQM0Qe1LL"
+    "/tBd+630TZvyg3bW7Za1WDVPkJyGNe26T7g/9x3ly4jjRc+Ml/jBNwSuW9BBvYSUV5QwX8qqtpuen7MW1eydvVXs8aQFE"
+    "/W2DqDoFtCkZ/m6QXHua8tr9zhT9mpjBQtSjL96Zjl6kOZ40RDsEmuGhzlDIz8jrRiZH5KnUpRlmrVuFCZZNKGvaLZ8b+"
+    "Z8OMFnP68o3+aeJll/N3YhBmxLDE6/YEYE8FIAzuBjMuwbnAQneb3CrWuE64bPbGSIzxTpv3T2AXDXmLaZ8EoeMsXHaCi"
+    "yRcWxOxQ86af0pg/JRnvOqzD7mR154x2fOfqU5rjR04iReUQBKsCZaKCZBsYbVRpEyIBfwFwm9JAFjY/ZesWMva18KxbH"
+    "kuUI7yq4GiCuqVXKbeQ9xnaNZ6TC1A7MKl8Pp8symKKsMDK6VpoCWczrGASwTNathd0IbP8FqEfdppbZC/ycAn3Cgcalc"
+    "sZQgt/ilDxWQejjL4kcxqKKzUO0mwH3cKP5XeeprR539r5j1adYUd+g0RxXrc07XS1jNm7Vaf9qdNucyQTG3pqK9tTetW"
+    "59+jtnAqQZYudREATHCcGu0x4e62bJJF1FbnYLwWn6x+2dtNCWa8j30QQ2dHCooIK360Brcnvb5Ds7Qt6yrZyxMpnO7H3"
+    "vFfK+S2uUqMoGJ12wge3ie+8EvEw4KX2HOZlP4vabV0nYx34iMt31p7j0RCtPbeUdtJJXpGcmz5vXlkllwu48HAuP1eHH"
+    "k0uoHAPs27oUtQyOmbutZnnLegHnq4h/Pcs6oSj4fj123/+8vP3k1E2OoyQvv3B4N/X3+34GpHzNd0SN96sbbMwM2UEpV"
+    "pJ4zDOaFeUjIdSwvd24+5LLhfgfSgpoBeSq5O0LIsy6jn4MF0b76twLAgpwDxx6F40U1jBpkNkY7lAfAWWcqLWMJ4ptML"
+    "VnyDNsuevgAhkkBzMmDW21s61AZXh88dVNK8kVNPiCGhgOFSRve57jmV8x6p+axF0pNBqnFUjjSJa09nf4DhrmhyvalJi"
+    "D/KpCBsH7qv1pX1zWixucFPMH3y3wQ/kb11MT8plXnFviBDMk+xSvocb9reuZ9ENn5PoCocJjkP2wWdaNwJznX7tGUau6"
+    "X/K6pOSCK//CtkLGcbxOvXrTGQ0ZJA7yBrB/UsArlDeyPhMETOZsRHES8q5xvZy2FkyPEjABArUgdMxNDpdF0axmBc1sw"
+    "S1ns6JUUWiU3mvs3fl3V3C3NNLGKfV4+K0sdTO28H5GS3RJiP1owrMlHkcgZ+Kd8x8xaB8LrbhyWi800Q6HAzcdW8wiUX"
+    "xLWgpkzaz0z9LIOl8lalOBTXX6bXsCHGv6Qf1KyEOGjFYKF+dtlz2OFo9QE7k3MaCJNdZxQNX2Fc47qUeJ4hJbDMvy+Qe"
+    "AwqboHQJYSNUkad3W4SFNcBCvMNPxlkB+gZ/k+qMXen+AJgg9+Qt3LU1EE8j75uwHrw1mqo2kJwvRS+JmHnwUCErRKwU+"
+    "0PALLgZEYBIZyYICzoQd2IPPB5wM0rEaWWJaQP5incMqhJbvqhvAiyqZGXJl/90d0BDeDpp2OxckgNZNx/aIRg2wEY0Iz"
+    "1rjfRZM8Lz7DyFcRNwFsNQ8onQEMJTH+A6xAS5RSUfkurCuKnj3rgKg/2dPoBMlwj8OaHVDDN6MMdpXH9K8g6VdC6hQUZ"
+    "VryJq0ZPo56Dj7u94b0INub9jK+Cqi9cX+QXHVqGAWVUtaRGDT62us6rMVK0hgKuFjxGLXOhlnU0BuZKUcEAJkIS0Zx3Y"
+    "0iZ0CvFSqcTsfHqMOHPhAHXZ2+hBIROpQORD58oXkWbMIq7+8z1qNs6rmUjWcdELLi9J2hJ+PzJ8BtuNJ0ATgeENZXiyO"
+    "Yy83UFRL57BjnsKJpqROJS+dq7UMVQlAgHx5sXH7oDCzK64mivFskMh/j64FacwmFGIX4VWWl2hoVLun24oLS/XZMLckV"
+    "fgteWNmkO4WtZOeqXM2zq7F2fnsTgCIfbqo0K1To1vClvexUF0zb+ZE76z6CY+y/ybJwkafZ5tyJxvmG62HuJK67YX328"
+    "FgfJsyc83Zlhc7MUw09j8cz0k8MFfxYfD+jGj6PCGBQKv1Dow5zCN5NEGqDxJvLTqc5ZguXcIRuOxYYdpHdCg7XewMf7c"
+    "f3U0aSr+BpAhdRN1FnvrEm5DJ6wNWyJQpZXOyCp9jHUc1B9Oon+Ku7tPCaPoqTvcy7ROMjE0eexZY+hIhmMJ2zjx8GUC4"
+    "/lATMxF4g4aWgdsRWFKhb/oozCUwfkcpgMUXJTFFeLNAwWcQZnzxTLN5WTiZ5VuER22LtGaMbvpYxAfa22iEXS2G8eIB5"
+    "1OIAFxdMCMICt268i5vp1CU0wbsFp1TqPuk/gxsiMcPB4VXXsExcjkSxzPmP3c8C5sR4PX+rIo+445Fe68mzNS6UHN1OI"
+    "H/RqKu3OHelAOk9G4bqLBI/MSXnsasSEqD+LE4vGkQX3EI3SolsY+l0TCtHglyBkF7YmxTu8aHeFsdJGrm3Wdlcia9eZs"
+    "qTpVmGmcf2/Tyzck3apOA7AmNCdmd4djMZa5RmIQv5",
+    "bVdDxAZdChSrNsWssxQr95Lnil2Qk+bWb3jGdXu9h2lBU/Cfs2OJh4EebX67etHc0RwQvwv0BUNLA3IjaGkS+IZMOlwv4"
+    "uZrNgJD8Bx1AMm5wWAxiGf10srDG1a28NRJ9RWx/zS3EEoJP+JbxtLxLBc2H1JsbJbuLIKABPpvvYw+Fh/O+LMHMKoxga"
+    "AeIpOXQYNtgG/xPiHHuJ8nJIDH2YWJyCHsGIg3HW+yKowYNaCtQRYaR4lq1CHC2nk0kMt5WYtjMGBmebKAOgi2K36Ae38"
+    "1yGPqKTaGIXzufEqtTZSnJiTR9NALveiddrROZLMnzSLIirNYEYqV2NzCa146JMLs2znYhRSev+cgEOCsI6mHwZXHCBRP"
+    "lwLJwkdTPEHjrOS7qJyasgI/m1o17+aJB+E79L3tEUX4QKQ8j3AK1wd5dVR1lO+yhExghQP7yLftBS+eH4J3Uj8NmfRf/"
+    "qU0F7mcEQzrCpGS0BrYeua3sbui8WHeiv4UVbVDXwGegW66n8Mq7AB2VFmxD54qmWeFgH3aQhfL8I3WtUEv/u/3v28OOD"
+    "u48PHtGdX395ATWskxwDyOCs/eDUdbqxsNXpniUBAZv2vXsgA5s4C7obnLiSteSU62QdNU+sqb6DlrX105yet/0J2Vbhk"
+    "nf5CQ5YIa1JUOcuCSrd5nGvLtlfZMlR3sNw/VMjpkJEa62zyxxzNPWUyBrLPZfzecW3I04CbPFxviStxAi8jE3m9JKiI0"
+    "/y6iotRbDLYGHwbs/kROZeEH96mUAu9wycqnWx6nb/VSU15Qtz4xs94wSyNEcXyzKVxAzCXDGn3OKRzW+OEXWqFlHBQCF"
+    "HzMOIGYuKeNIZtJ3LhWM1oIsf/dUMq8yTaoUargUBbRY4foyVlQLUTtXNn5IZx2fQeQKmN8nVmMuumFS52N4+pXKAmrDU"
+    "5ECGwUEXADNZ2Kgy0XKBjz1dsGsHdOjz4oo1HkhZok+1qhPx+wpkyF5HBqBx5oHKnxeUjuJaxJYbS6txEn1VoEDCck+VV"
+    "GL7onUZiw4AYQifoDgDsbWa5X4H/k6QJ+b0Wz7EtN6WsFqa/dGZm1NC2aFjqNKMLFiYjVUAGrclWwtYCHnz8uTn99+/+e"
+    "m7l8N5dmZfuijTeZEAt8XgrTmrjTqiKl4QO9pJLpKMJ4tRB+kzykxeFeVn01FIZBTM0xnJkh22LQDC+wbxMlE7ic7bDcL"
+    "AlB90QVJiEDWAl/ysLGAdwf5fJHbG2MmpQHSEoz8v5TfbLLOGMJ4IYWztVag/L0S7jWGLWJMm10BfdjeY55yYqnVkoLLy"
+    "S1K5dZ5MRD1+lesp6+nqlKxaNTbWvcVhfNt6BjpW/zdawMzdCZ2jZ3M+ZLcGjBitLF9xfg7gQHicCzb3SV0mU2JHLjYf0"
+    "dBsNnp2WFE+MYg05jFvVWe3opxHR+7yU7VbpfRg4ggaMRBAbTFiQ0oXRJZ9RT+AzXP/TS9h8ItYz+6lQ8n/B3lQJhMfn3"
+    "GaD9ccs1D/S5ZexdeJOu5W8WViWCqJ/86NDHr8umA8RuCsxh+KlckTc5uckRgfv01WnjhyUbXX6fcgu0DbXkfpUCAuwGg"
+    "reKW6WdXlDQn4Ni/1NB+nE1qEuYdeqgcgkTyAaU7hH0G8/u3vYW48t6aAmbMqVetlsZzPeLTPSJxDSp2YT+yE9lFVsbcU"
+    "5yy3KcCtzssWCZZX5Vkmci9dCiJl6TRc1uEF5z4nVnYYWmiJPzh99G0bx2S1Zi62aDJWn8NhW4GpQ7VwUX8+FsVlpwAMU"
+    "Boi2wPd69piwC6kYf+pFH/H3p+MNcZ0+EMlyW4U40yQXcskv4BI63EfD1rM5edCFFi6YFhVOYVwD5DxPPnCswdN7vZ20o"
+    "faqkqRbfILDEdNqFBCn/tUpudx8L/AgmWzlWnVBpwPXDHby/KSWAqebDhwK8gPLgVoTAL6qTQWjOnzDMlO6H+XLQsRmdR"
+    "Kql4R4fHTnH8fqt5zrVCItlc6MHkrWhMAyEXou28k4t79PdKBunftVZblcd7BNEa0LRIo0xyiVIGgoJB1wNTuyMyK6ZLB"
+    "tgSsyNE/xrdnWu/IrOVzuVCZXZR9dhXbjLMt+9oB3vn39SHcKQ3NCEI7aJWEjV9PyBb/S5sWEXBokns3pD5VAokdRqwoX"
+    "MvG1vHeR9wfEVvkrgciAyfOgq0IdkWOkJurDgVe/UQev6/DVgnQp5SC/cpwPLc0Y7pxN1LVt27ZeUm9FE3LfJ1Grc8+e/"
+    "l2fmnOchpk2kygJ3XGcMEps1pyiPcD9rbPmXTlwx+Pf3qn4lPqkScdlF/TkLjWemUdCFA7ZuG2IUWrPtQup03MAeAecmD"
+    "if0ovG0Ya+RsCZUce7Qaj9VcnTjSldWrFFI7NFSO2uE3knJAuZu5SPoDnSWBWvd6LoFt05fJlwMGBFeTFlZxdUsU1Qqpp"
+    "8+O2wsKFF0WjkJrKDtNR7BpdJTcaOZyxE4JrPfFKS6c9sfy7DlADDL+W4kHneI8ES6JqlVfzY+38WLbSNn59Jfm66JvvW"
+    "du+BygJMHmck6eWIMTlvDbO4RaLnhYCWGSuQ71x94i3ap06GOY+p3rD1XcV5z5NffsBZyFJQ0cL7IUF4nPorJF5VYUbJ+"
+    "L29sfK4cY9YC++2sWi0/Mv0/OEWh961AansAf6KlhcocDDGmrbHr6z9yUNr7J8VlwJpDeDeT+oQ4Ra4LeAeqNggIJiARi"
+    "qW/nNRwgOkpURa3P82qJ7V6lZFAuoqlNWFG9seiPba1FmuULWXfalaDj20q5OjKNODMlORPVSiCoGFG74jGXLrwGcoGEU"
+    "tNZbNx6XzzRvUCw17yWCEZ86jRqUMTWCLzFNdOpUNecka5WE/0jGOAv/z5AOw8k/or2tGso2Hn/4kUPjVn3OFgECP2jR1"
+    "0WOq2ldzl+nN7gELddLm4zg7g7eVOsz/H3Nuhsfrw1fDhiHixHoqTtE+BB1GTCAqYW8p0KMBdFCLuN0ilJXivlkJtaB+4"
+    "7NZDvJDlkkxJo/agYillIOlKLDs/kk4ATS9jdlmN1IPiAGofy8l7r1OOPQ+C15r5bNOW0D7eSVtpDxPt+ms4xk0ZAG5Jx"
+    "4hh4yOJU9pmtp3MF7Iq8L+m382Ymc//MNHwm6JtrHS59G85J2ROu+BdpD6SdeH23G4SVtiYac9f+ssNc5OJoETUwAzpJ+"
+    "5wcme5wODTjYINGXxCogswGE1IsiBQVkMZZOHOAfEtG7qQy7qVlKn+UNcQ+ivQIcy+bJyzkdkimD10R7q4gq/V9C68G/<"
+    "/script>\n<script>(()=>{document.currentScript.remove();const o=document.getElementById(\"pac"
+    "ked\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).s"
+    "tream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.spl"
+    "it(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script\");t.textCo"
+    "ntent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent"
+    "=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -33281,7 +33296,7 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     uint32_t i;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
         for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_rate_read(&w->x.r->stat[i - 1], k);
-        mli_prom_known(w, mli_rates[k].name, mli_rates[k].text, 'X');
+        mli_prom_known(w, mli_rates[k].family, mli_rates[k].text, 'X');
     }
     for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_mean_read(&w->x.r->stat[i - 1]);
     mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');
