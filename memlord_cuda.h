@@ -1237,10 +1237,10 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
    another process id, so the list would have it among the others. After a list without this process
    `others` is empty, and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
 typedef struct mli_cuda_holders {
-    unsigned samples; /* how many samples there were */
+    unsigned samples; /* how many samples of the device were taken */
     unsigned misses;  /* how many lists in a row lacked this process, though it had a context */
     uint64_t ours;    /* the bytes of this process */
-    memlord_other others[MEMLORD_OTHERS]; /* the largest other holders */
+    memlord_other others[MEMLORD_OTHERS]; /* the other processes that hold the most bytes */
 } mli_cuda_holders;
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_holders_lock)
 
@@ -1535,7 +1535,7 @@ typedef struct mli_cuda_attachment {
     mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0 if the
                             ledger is not attached; stored with release after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
-    mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
+    mli_cuda_u64 keep_bytes; /* how many bytes a trim leaves the pools, from memlord_cuda_desc */
     memlord_retry retry; /* the host's retry policy, if has_retry is 1; used under
                             mli_cuda_process_lock */
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
@@ -2856,9 +2856,9 @@ MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.h -- */
 
-/* Owns the measurements. A measurement is a pair of events that gives the device's time of a scope.
-   It lives until its time is read. Locks: mli_cuda_times_lock. No thread holds it while it calls
-   the driver or the ledger. */
+/* Owns the measurements. A measurement is a pair of events that gives the time that a scope takes
+   on the device. A measurement lives until its time is read. Locks: mli_cuda_times_lock. No thread
+   holds it while it calls the driver or the ledger. */
 
 typedef struct mli_cuda_time {
     struct mli_cuda_time *next;   /* the next measurement in the list of those that have ended */
@@ -2888,7 +2888,7 @@ MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *han
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.c -- */
 
-enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements in flight */
+enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements that are not yet read */
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
@@ -3309,9 +3309,9 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* A memlord_try_fn. Out of memory is no sticky error. If the runtime had no last error before, the
-   function clears this one, so that callbacks of a collection do not see it, nor does the host
-   after a success. */
+/* A memlord_try_fn that makes the real call once. If the runtime had no last error before, clears
+   the error of a call that found no memory, so that callbacks of a collection do not see it, nor
+   does the host after a success. (The error is not sticky, so it can be cleared.) */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -3442,7 +3442,7 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
     mli_cuda_share(probe, d, 0);
 }
 
-/* Registers the callbacks that the seat's flags ask for with the seat's ledger. */
+/* Registers, with the seat's ledger, the callbacks that the seat's flags ask for. */
 static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags), total, used;
     memlord_result r = MEMLORD_OK;

@@ -15,10 +15,10 @@
    another process id, so the list would have it among the others. After a list without this process
    `others` is empty, and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
 typedef struct mli_cuda_holders {
-    unsigned samples; /* how many samples there were */
+    unsigned samples; /* how many samples of the device were taken */
     unsigned misses;  /* how many lists in a row lacked this process, though it had a context */
     uint64_t ours;    /* the bytes of this process */
-    memlord_other others[MEMLORD_OTHERS]; /* the largest other holders */
+    memlord_other others[MEMLORD_OTHERS]; /* the other processes that hold the most bytes */
 } mli_cuda_holders;
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_holders_lock)
 

@@ -44,7 +44,7 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
     mli_cuda_share(probe, d, 0);
 }
 
-/* Registers the callbacks that the seat's flags ask for with the seat's ledger. */
+/* Registers, with the seat's ledger, the callbacks that the seat's flags ask for. */
 static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags), total, used;
     memlord_result r = MEMLORD_OK;

@@ -110,9 +110,9 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* A memlord_try_fn. Out of memory is no sticky error. If the runtime had no last error before, the
-   function clears this one, so that callbacks of a collection do not see it, nor does the host
-   after a success. */
+/* A memlord_try_fn that makes the real call once. If the runtime had no last error before, clears
+   the error of a call that found no memory, so that callbacks of a collection do not see it, nor
+   does the host after a success. (The error is not sticky, so it can be cleared.) */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;

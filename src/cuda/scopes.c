@@ -3,7 +3,7 @@
 #include "cuda/events.h"
 #include "cuda/seats.h"
 
-enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements in flight */
+enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements that are not yet read */
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {

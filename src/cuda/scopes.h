@@ -1,6 +1,6 @@
-/* Owns the measurements. A measurement is a pair of events that gives the device's time of a scope.
-   It lives until its time is read. Locks: mli_cuda_times_lock. No thread holds it while it calls
-   the driver or the ledger. */
+/* Owns the measurements. A measurement is a pair of events that gives the time that a scope takes
+   on the device. A measurement lives until its time is read. Locks: mli_cuda_times_lock. No thread
+   holds it while it calls the driver or the ledger. */
 #ifndef MLI_CUDA_SCOPES_H
 #define MLI_CUDA_SCOPES_H
 #include "cuda/api/api.h"

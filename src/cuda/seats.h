@@ -18,7 +18,7 @@ typedef struct mli_cuda_attachment {
     mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0 if the
                             ledger is not attached; stored with release after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
-    mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
+    mli_cuda_u64 keep_bytes; /* how many bytes a trim leaves the pools, from memlord_cuda_desc */
     memlord_retry retry; /* the host's retry policy, if has_retry is 1; used under
                             mli_cuda_process_lock */
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */

@@ -284,8 +284,8 @@ static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line
     mli_putf(o, " holds %jo", tags.at[0].bytes);
     if (tags.at[0].kind == MLI_HOLDER_NAMED) w->tag = (const char *)tags.at[0].subject;
 }
-/* Writes a verdict such as "nearly full, cuda:0: 512 MiB of 24 GiB free; process 77 serve holds
-   20 GiB; tag weights holds 3 GiB". Does so for a physical device that is 95 % full. */
+/* Writes a verdict such as "nearly full, cuda:0: 512 MiB of 24 GiB free; process 77 serve holds 20
+   GiB; tag weights holds 3 GiB", but only for a physical device that is at least 95 % full. */
 static MLI_COLD void mli_verdict_full(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->phys_count; i++) {

@@ -6,7 +6,7 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-/* Returns 1 if a format exists and no knob leaves it out. */
+/* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
 /* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of

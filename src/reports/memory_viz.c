@@ -111,8 +111,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, counted from 0. After MLI_VIZ_BATCH items ends a batch, and begins the
-   next. mli_viz_list_end ends the last batch. */
+/* Begins item i of a list, counted from 0. Appends the items to the list after each MLI_VIZ_BATCH
+   of them (a batch). mli_viz_list_end appends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }

@@ -131,7 +131,7 @@
 #include <link.h>      /* dl_iterate_phdr: the modules */
 #include <poll.h>      /* waits with a time limit */
 #include <pthread.h>   /* pthread_atfork */
-#include <setjmp.h>    /* the way out of an unwinder */
+#include <setjmp.h>    /* siglongjmp, the way out of an unwinder that crashes */
 #include <signal.h>    /* SIGPIPE and others, while reporting */
 #include <spawn.h>     /* posix_spawn: symbolize */
 #include <stdio.h>     /* snprintf */

@@ -66,7 +66,7 @@ typedef struct symbol {
 typedef struct module {
     const char *path, *build_id;
     Dwfl *dwfl;
-    Dwfl_Module *of; /* NULL if the module's file names nothing */
+    Dwfl_Module *of; /* libdwfl's module; NULL if the file names nothing */
     const char *why; /* the reason why the file names nothing; NULL if it can name places */
     symbol *symbols; /* sorted by first address; NULL until they are read */
     size_t symbol_count;
