@@ -211,12 +211,25 @@ static const row *largest_change(void) {
     return NULL;
 }
 
+/* Returns how many seconds of one run lie between the profiles. Returns 0 if they are not of one
+   run, or the wrong way round. */
+static double seconds_between(void) {
+    const cJSON *was = get(base.root, "metadata"), *is = get(now.root, "metadata");
+    const double by = (cJSON_GetNumberValue(get(is, "uptime_ns")) -
+                       cJSON_GetNumberValue(get(was, "uptime_ns"))) / 1e9;
+    const char *began = text_of(is, "started_at"), *before = text_of(was, "started_at");
+    const int same = began && before && !strcmp(began, before) &&
+                     cJSON_Compare(get(was, "pid"), get(is, "pid"), 1);
+    return same && by > 0 ? by : 0;
+}
+
 /* Prints by how much the total changed, and which row changed most. The report page uses the same
    words. */
 static void show_answer(void) {
     static const char *const names[] = {"Live bytes", "The peak", "Allocated bytes"};
     const row *all = row_count && rows->kind == TOTAL ? rows : NULL, *most = largest_change();
     const double by = all ? all->bytes[1][measure] - all->bytes[0][measure] : NAN;
+    const double seconds = seconds_between();
     char text[40];
     if (measure && !isnan(by)) printf("Live bytes are the same. ");
     if (isnan(by))
@@ -224,8 +237,8 @@ static void show_answer(void) {
     else if (!(fabs(by) > 0))
         printf("Live bytes are the same.");
     else
-        printf("%s %s by %s.", names[measure], by > 0 ? "grew" : "shrank",
-               amount(fabs(by), 0, text));
+        printf("%s %s by %s%s.", names[measure], by > 0 ? "grew" : "shrank",
+               amount(fabs(by), 0, text), seconds > 0 ? joined(" in %.1f s", seconds) : "");
     if (most)
         printf(" The largest change by %s: %s, %s%s.", kinds[most->kind].name, shown(most->name),
                amount(growth(most, measure), 1, text), most->variance > 0 ? ", an estimate" : "");

@@ -219,11 +219,17 @@ const TOTALS = ['allocated', 'peak', 'total_allocated'];
 const totalChange = ({ base, now }, m) => solid(now.total[TOTALS[m]]) - solid(base.total[TOTALS[m]]);
 const measureOf = both => Math.max([0, 1, 2].findIndex(m => totalChange(both, m)), 0);
 
-/* Returns the answer, which says by how much the total changed and which row changed most. */
+/* Returns how many seconds of one run lie between two profiles, or 0 if they are not of one run. */
+function secondsBetween({ base, now }) {
+    const [was, is] = [base, now].map(p => obj(p.raw.metadata));
+    return word(is.started_at) && was.started_at === is.started_at && was.pid === is.pid ? Math.max((is.uptime_ns - was.uptime_ns) / 1e9, 0) : 0;
+}
+
+/* Returns the answer, which says by how much the total changed, in what time of one run, and which row changed most. */
 function diffAnswer(both, rows) {
-    const m = measureOf(both), by = totalChange(both, m), name = ['Live bytes', 'The peak', 'Allocated bytes'][m];
+    const m = measureOf(both), by = totalChange(both, m), seconds = secondsBetween(both), name = ['Live bytes', 'The peak', 'Allocated bytes'][m];
     const said = by !== by ? 'How live bytes changed is not known.' : !by ? 'Live bytes are the same.'
-        : `${m ? 'Live bytes are the same. ' : ''}${name} ${by > 0 ? 'grew' : 'shrank'} by ${bytes(Math.abs(by))}.`;
+        : `${m ? 'Live bytes are the same. ' : ''}${name} ${by > 0 ? 'grew' : 'shrank'} by ${bytes(Math.abs(by))}${seconds > 0 ? ` in ${seconds.toFixed(1)} s` : ''}.`;
     const compared = kind => (rows[kind] || []).filter(r => !r.strange && r.name !== (DIFFS[kind][4] || '(not listed)') && changeSize(r, m) > 0);
     const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => compared(kind).length);
     if (!kind) return said;
