@@ -854,13 +854,14 @@ MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OF
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
     MLI_OFF(MEMLORD_OK)
 
-/* Checks that the ledger agrees with itself: it compares the map with the counters of devices,
-   sites and tags, accounts, arenas, tickets, pending blocks and parts. It is for tests and for bug
-   reports.
-   Threads: no other call may be in flight, because the check would take its change for a fault.
+/* Checks that the ledger agrees with itself. It compares the map with the counters of devices,
+   sites and tags. It also checks accounts, arenas, tickets, pending blocks and parts. It is for
+   tests and for bug reports.
+   Threads: no other call may be in flight, because the check would take what that call changes
+           for a fault.
    Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
-   Cost:   walks everything; calls of other threads wait meanwhile. */
+   Cost:   walks everything, with the locks of the ledger held. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
@@ -1377,7 +1378,8 @@ typedef struct memlord_stats {
    are those of memlord_freed and memlord_pending.
    Cost:   a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* Returns the bytes credited since the last collection or reset. */
+/* Returns the bytes that were freed since the last collection or reset, without those that are
+   still pending. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the live bytes that are freed and wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1785,7 +1787,7 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
-   every device has that many bytes to spare or more. It is 0 if the result is -1. */
+   it is -n where every device has at least n bytes to spare. It is 0 if the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -5171,11 +5173,11 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; }
 #else
 #define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
 #endif
-/* Returns 1 while a function of the host runs. *mark is the address of the frame that called the
-   function, or 0 if no call is in progress. `here` is the address of the current frame. Inside the
-   function it is further down the stack than *mark. If it is not, the function was left by longjmp,
-   and *mark is set to 0. A thread may change between stacks, as fibres do. Then a mark may be
-   cleared early, or stay until a later call. */
+/* Returns 1 while a callback of the host runs on this thread. *mark is the address of the frame
+   that called the callback, or 0 if none runs. `here` is the address of the current frame. Inside
+   the callback `here` is a deeper frame than *mark. If it is not, longjmp has left the callback,
+   and *mark is set to 0. On a thread that changes stacks, as fibres do, *mark may be set to 0 too
+   early, or only at a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
 /* Returns 1 if a return address is in one of MemLord's own functions that stand between a call of
@@ -7659,7 +7661,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
     MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters shards by an
                                     exchange; the bit is never cleared */
-    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets that its allocs may come off */
+    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets: its allocs may use the bytes of these */
     MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
@@ -9228,8 +9230,8 @@ typedef struct mli_row {
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
                               row */
-    mli_cell *first;       /* the row's first cell, while a second cell has published and the
-                              first has not published again since; otherwise NULL */
+    mli_cell *first;       /* the row's first cell, after a second cell has published its bytes and
+                              until the first publishes again; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
@@ -11325,8 +11327,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: the caller holds no lock but the orphan
-   lock, which mli_busy_begin drops. */
+/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock
+   but the orphan lock. mli_busy_begin, which this function calls, drops that one. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -11349,8 +11351,8 @@ MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
    recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns the struct by which a listed site is displayed now. Requires: the caller holds no lock of
-   the ledger. */
+/* Returns what reports display of a site now, which changes when the symbol of the site's address
+   is found. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
 /* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
    *named, and is not kept. */
@@ -12014,8 +12016,8 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1 if such a refusal was logged; the second index is 0
-                                              for E_INVALID, 1 for E_DEVICE */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1 if a refusal by this function was logged;
+                                              second index: 0 for E_INVALID, 1 for E_DEVICE */
 };
 
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
@@ -12901,7 +12903,7 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 #endif
 }
 
-/* Returns the interposer, or NULL if there is none or the ledger is its own. */
+/* Returns the interposer, or NULL if there is none or the ledger belongs to the interposer. */
 static const memlord_interposer *mli_interposer_of(const memlord *lord) {
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
@@ -19027,8 +19029,8 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* Returns 1 if the key is an address. A handle, 0 and other refused keys are no addresses. The
-   topmost keys count as none, because the addition wraps around. */
+/* Returns 1 if the key is an address. It returns 0 for a handle, and for a key that is refused,
+   such as 0. It returns 0 for the topmost keys too, because the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
@@ -27037,8 +27039,8 @@ typedef struct mli_report {
     int lifetimes; /* 1: `lifetime` is filled in */
     uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks of the device lived less than 0.1
                                 s, less than 1 s, less than 10 s, and longer */
-    uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
-                                             first */
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of a scope, the scope with the
+                                             most bytes first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
@@ -31859,7 +31861,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
-/* Adds the allocs that each stack has counted to the stack's share. */
+/* Adds to the share of each stack the allocs that its row has counted. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
@@ -32225,9 +32227,9 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 typedef struct mli_peak_part {
     uint32_t site;  /* the number of the site on the device; 0 for the bytes of other sites */
     uint64_t bytes; /* all bytes of the part */
-    uint64_t given; /* the bytes that stacks have got so far */
+    uint64_t given; /* the bytes that are already written for stacks */
     double stacks;  /* the sum of the bytes that the part's stacks held at the peak */
-    double upto;    /* the bytes held by those of these stacks that have got their bytes */
+    double upto;    /* the part of `stacks` that belongs to stacks which are already written */
     double scale;   /* how many bytes a stack gets for each byte that it held */
 } mli_peak_part;
 typedef struct mli_peak {

@@ -1460,8 +1460,8 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
         *device = mli_cuda_pools.device[i];
         mli_cuda_pools.pool[i] = NULL;
     }
-    /* a forked child must not wait: it has the parent's count, none of its threads, and no
-       driver */
+    /* A forked child inherits `asking`, but not the threads that would lower it. Without a driver,
+       it does not wait for them. */
     while (mli_cuda_pools.asking && mli_cuda_driver_get()) {
         mli_cuda_lock_drop(&mli_cuda_pools_lock);
         mli_cuda_yield();

@@ -474,7 +474,8 @@ typedef struct memlord_stats {
    are those of memlord_freed and memlord_pending.
    Cost:   a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* Returns the bytes credited since the last collection or reset. */
+/* Returns the bytes that were freed since the last collection or reset, without those that are
+   still pending. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the live bytes that are freed and wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)

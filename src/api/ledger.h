@@ -240,11 +240,12 @@ MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OF
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
     MLI_OFF(MEMLORD_OK)
 
-/* Checks that the ledger agrees with itself: it compares the map with the counters of devices,
-   sites and tags, accounts, arenas, tickets, pending blocks and parts. It is for tests and for bug
-   reports.
-   Threads: no other call may be in flight, because the check would take its change for a fault.
+/* Checks that the ledger agrees with itself. It compares the map with the counters of devices,
+   sites and tags. It also checks accounts, arenas, tickets, pending blocks and parts. It is for
+   tests and for bug reports.
+   Threads: no other call may be in flight, because the check would take what that call changes
+           for a fault.
    Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
-   Cost:   walks everything; calls of other threads wait meanwhile. */
+   Cost:   walks everything, with the locks of the ledger held. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)

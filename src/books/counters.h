@@ -98,8 +98,8 @@ typedef struct mli_row {
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
                               row */
-    mli_cell *first;       /* the row's first cell, while a second cell has published and the
-                              first has not published again since; otherwise NULL */
+    mli_cell *first;       /* the row's first cell, after a second cell has published its bytes and
+                              until the first publishes again; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */

@@ -111,8 +111,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: the caller holds no lock but the orphan
-   lock, which mli_busy_begin drops. */
+/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock
+   but the orphan lock. mli_busy_begin, which this function calls, drops that one. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -135,8 +135,8 @@ MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
    recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns the struct by which a listed site is displayed now. Requires: the caller holds no lock of
-   the ledger. */
+/* Returns what reports display of a site now, which changes when the symbol of the site's address
+   is found. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
 /* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
    *named, and is not kept. */

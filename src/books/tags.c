@@ -324,7 +324,7 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 #endif
 }
 
-/* Returns the interposer, or NULL if there is none or the ledger is its own. */
+/* Returns the interposer, or NULL if there is none or the ledger belongs to the interposer. */
 static const memlord_interposer *mli_interposer_of(const memlord *lord) {
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);

@@ -29,7 +29,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
     MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters shards by an
                                     exchange; the bit is never cleared */
-    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets that its allocs may come off */
+    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets: its allocs may use the bytes of these */
     MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */

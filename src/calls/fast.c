@@ -57,8 +57,8 @@
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* Returns 1 if the key is an address. A handle, 0 and other refused keys are no addresses. The
-   topmost keys count as none, because the addition wraps around. */
+/* Returns 1 if the key is an address. It returns 0 for a handle, and for a key that is refused,
+   such as 0. It returns 0 for the topmost keys too, because the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }

@@ -27,11 +27,11 @@
 #else
 #define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
 #endif
-/* Returns 1 while a function of the host runs. *mark is the address of the frame that called the
-   function, or 0 if no call is in progress. `here` is the address of the current frame. Inside the
-   function it is further down the stack than *mark. If it is not, the function was left by longjmp,
-   and *mark is set to 0. A thread may change between stacks, as fibres do. Then a mark may be
-   cleared early, or stay until a later call. */
+/* Returns 1 while a callback of the host runs on this thread. *mark is the address of the frame
+   that called the callback, or 0 if none runs. `here` is the address of the current frame. Inside
+   the callback `here` is a deeper frame than *mark. If it is not, longjmp has left the callback,
+   and *mark is set to 0. On a thread that changes stacks, as fibres do, *mark may be set to 0 too
+   early, or only at a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
 /* Returns 1 if a return address is in one of MemLord's own functions that stand between a call of

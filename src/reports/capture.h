@@ -176,8 +176,8 @@ typedef struct mli_report {
     int lifetimes; /* 1: `lifetime` is filled in */
     uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks of the device lived less than 0.1
                                 s, less than 1 s, less than 10 s, and longer */
-    uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
-                                             first */
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of a scope, the scope with the
+                                             most bytes first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */

@@ -16,9 +16,9 @@
 typedef struct mli_peak_part {
     uint32_t site;  /* the number of the site on the device; 0 for the bytes of other sites */
     uint64_t bytes; /* all bytes of the part */
-    uint64_t given; /* the bytes that stacks have got so far */
+    uint64_t given; /* the bytes that are already written for stacks */
     double stacks;  /* the sum of the bytes that the part's stacks held at the peak */
-    double upto;    /* the bytes held by those of these stacks that have got their bytes */
+    double upto;    /* the part of `stacks` that belongs to stacks which are already written */
     double scale;   /* how many bytes a stack gets for each byte that it held */
 } mli_peak_part;
 typedef struct mli_peak {

@@ -74,7 +74,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
-/* Adds the allocs that each stack has counted to the stack's share. */
+/* Adds to the share of each stack the allocs that its row has counted. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {

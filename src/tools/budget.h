@@ -57,7 +57,8 @@ typedef struct entry {
 
 /* -- the values of a profile -- */
 
-/* Returns how many blocks were temporary, or NaN if that is not known. */
+/* Returns how many blocks were temporary: their thread freed each of them before its next alloc.
+   Returns NaN if that is not known. */
 static double temporaries(void) {
     const cJSON *stacks = get(now.root, "stacks"), *item;
     double sum = fabs(now.sample - 1) > 0 ? NAN : 0; /* only stacks of every alloc (one sample a
