@@ -1185,7 +1185,7 @@ tests['a page of two profiles says what changed, the largest change first'] = as
     await drawn(page);
     assert.deepStrictEqual(faults, []);
     const said = await page.textContent('#versus');
-    assert.match(said, /From the base .* to the profile shown .*Live bytes grew by 99 MiB\. The largest change by stack: xmalloc ← kv_open ← prefill.*, \+400 MiB\./);
+    assert.match(said, /From the base .* to the profile shown .*Live bytes grew by 99 MiB in 0\.9 s\. The largest change by stack: xmalloc ← kv_open ← prefill.*, \+400 MiB\./);
     assert.match(said, /Live\+99 MiB13\.79 GiB → 13\.89 GiB \(\+0\.7 %\)/);
     const rows = await changes(page);
     assert.match(rows[0], /^xmalloc ← kv_open .*\|\|\+400 MiB\|1\.56 GiB\|0 B/); // its line moved
@@ -1213,7 +1213,7 @@ tests['a page of two profiles says what changed, the largest change first'] = as
 tests['where live bytes are the same, the comparison says what else changed'] = async () => {
     const page = await open('plain_versus');
     const said = await page.evaluate(() => {
-        const of = (...n) => ({ total: { allocated: n[0], peak: n[1], total_allocated: n[2] } });
+        const of = (...n) => ({ raw: {}, total: { allocated: n[0], peak: n[1], total_allocated: n[2] } });
         return [[of(1, 2, 3), of(1, 1026, 3)], [of(1, 2, 3), of(1, 2, 2)], [of(1, 2, 3), of(1, 2, 3)], [of(), of(1)]].map(([base, now]) => diffAnswer({ base, now }, {}));
     });
     assert.deepStrictEqual(said, ['Live bytes are the same. The peak grew by 1 KiB.', 'Live bytes are the same. Allocated bytes shrank by 1 B.',
