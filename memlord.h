@@ -395,7 +395,7 @@
     poller of the cpu starts when a callback is added. It starts the others when it sees that
     their devices were touched. One more thread takes snapshots, after memlord_snapshots_start;
     with MEMLORD_FLAG_NO_SNAPSHOT_THREAD calls take them. One writes a file, after
-    memlord_export_start. One, the listener, answers the neighbours, after
+    memlord_export_start. The last one is the listener, which answers the neighbours, after
     memlord_pressure_open. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
     MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
@@ -9235,7 +9235,7 @@ typedef struct mli_row {
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
-    struct {               /* the cells' sums at the last reset; a collection sets `freed` anew */
+    struct {               /* the cells' sums at the last reset; `freed` also at a collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -13253,8 +13253,8 @@ typedef struct mli_stack_tables {
 
 /* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
    each run. Otherwise it differs in each run, process and ledger. A forked child always gets
-   another seed. The seed is mixed from answers of system calls that neither wait nor fail, because
-   the first call of a process may come from inside malloc or from a sandbox. */
+   another seed. MemLord mixes it from the answers of system calls that neither wait nor fail,
+   because the first call of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -23693,8 +23693,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because a source may block
-                                                            while neighbours wait for answers */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once: a source may block, and
+                                                            neighbours wait meanwhile */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {

@@ -206,7 +206,7 @@
     processes, for which NVML takes locks of the driver. In a container, where NVML does not know
     this process, the lists end after 8.
     Memory: 24 bytes for a pending free, kept for the next one, and 700 for a stream. 64 streams on
-    which nothing waits stay known, because finding a stream anew takes more calls. At most
+    which nothing waits stay known, because to find a stream again takes more calls. At most
     MEMLORD_CUDA_MAX_EVENTS events are kept per context. A timed scope takes two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
     milliseconds. Without a driver it returns in less than one millisecond.
@@ -2026,7 +2026,7 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
    event that is recorded on the stream stands for all positions given before: when the event is
    done, all these frees are. So a stream needs no list of its frees. One event serves all frees
    that a capture has held back, and one event serves all uses of a stream that ends. A stream stays
-   known for a while after its last fence, because finding it anew takes more calls of the
+   known for a while after its last fence, because to find it again takes more calls of the
    driver. */
 
 /* The most events that a stream has at a time. */

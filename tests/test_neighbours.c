@@ -616,7 +616,8 @@ static void a_forked_child_that_cannot_join_works_alone(void **state) {
     publish(p->a);
     sprintf(link, "%s.link", p->path);
     assert_int_equal(symlink("/nonexistent", link), 0);
-    assert_int_equal(rename(link, p->path), 0); /* at once, as a listener makes a removed page again */
+    /* At once: a listener would make a page again that is removed first. */
+    assert_int_equal(rename(link, p->path), 0);
     child = fork();
     if (!child) {
         int spins = 0; /* the poll or the listener tries to join, whichever comes first */

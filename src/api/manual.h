@@ -395,7 +395,7 @@
     poller of the cpu starts when a callback is added. It starts the others when it sees that
     their devices were touched. One more thread takes snapshots, after memlord_snapshots_start;
     with MEMLORD_FLAG_NO_SNAPSHOT_THREAD calls take them. One writes a file, after
-    memlord_export_start. One, the listener, answers the neighbours, after
+    memlord_export_start. The last one is the listener, which answers the neighbours, after
     memlord_pressure_open. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
     MemLord calls a ledger's allocator with no storage locked. The allocator may be your own

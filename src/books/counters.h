@@ -103,7 +103,7 @@ typedef struct mli_row {
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
-    struct {               /* the cells' sums at the last reset; a collection sets `freed` anew */
+    struct {               /* the cells' sums at the last reset; `freed` also at a collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;

@@ -27,8 +27,8 @@ typedef struct mli_stack_tables {
 
 /* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
    each run. Otherwise it differs in each run, process and ledger. A forked child always gets
-   another seed. The seed is mixed from answers of system calls that neither wait nor fail, because
-   the first call of a process may come from inside malloc or from a sandbox. */
+   another seed. MemLord mixes it from the answers of system calls that neither wait nor fail,
+   because the first call of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {

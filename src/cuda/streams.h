@@ -12,7 +12,7 @@
    event that is recorded on the stream stands for all positions given before: when the event is
    done, all these frees are. So a stream needs no list of its frees. One event serves all frees
    that a capture has held back, and one event serves all uses of a stream that ends. A stream stays
-   known for a while after its last fence, because finding it anew takes more calls of the
+   known for a while after its last fence, because to find it again takes more calls of the
    driver. */
 
 /* The most events that a stream has at a time. */

@@ -428,8 +428,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because a source may block
-                                                            while neighbours wait for answers */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once: a source may block, and
+                                                            neighbours wait meanwhile */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.." || exit 1
 mach_o() { [ "$(od -An -tx4 -N4 "$1" | tr -d ' ')" = feedfacf ]; }
 
 if [ -x "$zig" ]; then
-    for cpu in x86_64 aarch64; do # the standards make no other difference than with clang: tests/matrix.sh
+    for cpu in x86_64 aarch64; do # each standard on one of them: they take long
         case $cpu in x86_64) standards='c99 c++11' ;; *) standards='c2x c++20' ;; esac
         headers "macOS $cpu" "$standards" "$zig" cc -target $cpu-macos
         check "macOS $cpu: examples/quickstart.c links" "$zig cc -target $cpu-macos -std=c99 $warn $here \
