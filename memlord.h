@@ -5465,7 +5465,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 /* Subtracts `by` from a shared word, and stops at 0. */
-MLI_PRIVATE void mli_u64_lower(mli_u64 *w, uint64_t by);
+MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
 /* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
    this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
@@ -5610,7 +5610,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     } while (!mli_u32_cas(w, &seen, on ? seen | bits : seen & ~bits));
     return 1;
 }
-MLI_PRIVATE void mli_u64_lower(mli_u64 *w, uint64_t by) {
+MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by) {
     uint64_t seen = mli_u64_load(w);
     while (!mli_u64_cas(w, &seen, seen > by ? seen - by : 0)) {}
 }
@@ -5861,6 +5861,7 @@ struct mli_stacks_state {
     uint64_t seed;     /* the seed of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
+    mli_ptr calls;                    /* const mli_stack_calls *; NULL: no stacks were taken yet */
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
@@ -12355,7 +12356,8 @@ static size_t mli_pick_home(uint64_t key, size_t cap) {
 }
 /* Returns the entry of a key or, if the part does not have the key, the vacant entry for it.
    Requires: the part has a vacant entry. */
-static mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type, uint64_t key) {
+static MLI_NOINLINE mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type,
+                                             uint64_t key) {
     MLI_REQUIRE(part->count < part->cap);
     size_t at = mli_pick_home(key, part->cap);
     while (part->at[at].row && (part->at[at].key != key || part->at[at].type != type))
@@ -13232,6 +13234,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
    the device. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 
+/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
+   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
+   unwinder may load a library then. Requires: no other thread changes the settings. */
+MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
+
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/stacks.c -- */
@@ -13248,6 +13255,23 @@ typedef struct mli_stack_tables {
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
                                                                   row of a chain, or 0 */
 } mli_stack_tables;
+
+/* The functions of a ledger that takes stacks or has taken some. Other modules reach them by the
+   pointer in the ledger, so that a program that takes no stacks need not link them. */
+typedef struct mli_stack_calls {
+    void (*pick)(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key, uint64_t bytes,
+                 const memlord_site *site);
+    uint64_t (*put)(memlord *lord, const mli_entry *e);
+    mli_pick (*find)(memlord *lord, const mli_entry *e, int remove);
+    void (*off)(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees, int undo);
+    void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
+} mli_stack_calls;
+
+/* Returns NULL if no stacks were taken yet. The acquire load pairs with the release store in
+   mli_stacks_begin. */
+static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
+    return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
+}
 
 /* -- samples -- */
 
@@ -13466,7 +13490,7 @@ static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
 /* -- the totals of a row: each total changes by one atomic operation, without a lock -- */
 
 /* Adds to the variance of a row's live bytes. A block that stands only for itself adds 0. */
-static void mli_stack_vary(mli_stack_row *row, double by) {
+static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
     uint64_t seen = mli_u64_load(&row->variance), bits;
     double sum;
     if (!(by < 0) && !(by > 0)) return;
@@ -13529,26 +13553,39 @@ static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!undo) (void)mli_u64_add(&mli_stack_row_at(lord, pick->row)->temporaries, 1);
 }
 
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
-    mli_picks *part = mli_self.pick_part;
+/* Adds the block that this call opens to the table and to the row of its stack. */
+static uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
-    if (MLI_LIKELY(!mli_self.pick_row)) return 0;
     pick.key = e->key;
     pick.type = mli_type_of(lord, MLI_DEV(e->word1));
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
     if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
-    mli_pick_add(part, &pick);
+    mli_pick_add(mli_self.pick_part, &pick);
     mli_stack_debit(lord, &pick, MLI_BYTES(e->word1));
     return MLI_PICKED;
 }
-
-/* Returns the entry of a block in the table of picked blocks. If `remove` is 1, also removes it. */
-static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
-    if (!(e->word1 & MLI_PICKED) || !mli_stack_tables_of(lord)) return mli_pick_none;
+/* Returns the entry of a picked block in the table. If `remove` is 1, also removes it. */
+static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
+}
+/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. With
+   `undo` the row then counts as if the block had not been allocated. */
+static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
+                          int undo) {
+    if (frees) mli_taken_end(lord, pick, undo);
+    mli_stack_credit(lord, pick, bytes, undo);
+}
+
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
+    if (MLI_LIKELY(!mli_self.pick_row)) return 0;
+    return mli_stack_calls_of(lord)->put(lord, e);
+}
+static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
+    if (!(e->word1 & MLI_PICKED)) return mli_pick_none;
+    return mli_stack_calls_of(lord)->find(lord, e, remove);
 }
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
     return mli_pick_find(lord, e, 0);
@@ -13560,13 +13597,10 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
     mli_pick pick;
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     pick = mli_pick_find(lord, e, 1);
-    mli_taken_end(lord, &pick, undo);
-    mli_stack_credit(lord, &pick, MLI_BYTES(e->word1), undo);
+    mli_stack_calls_of(lord)->off(lord, &pick, MLI_BYTES(e->word1), 1, undo);
 }
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
-    if (!pick->row) return;
-    if (frees) mli_taken_end(lord, pick, 0);
-    mli_stack_credit(lord, pick, bytes, 0);
+    if (pick->row) mli_stack_calls_of(lord)->off(lord, pick, bytes, frees, 0);
 }
 
 /* -- the stack of an alloc -- */
@@ -13590,13 +13624,16 @@ MLI_PRIVATE void mli_stack_forget(memlord *lord) {
     mli_self.pick_row = 0;
     mli_pick_unreserve(mli_self.pick_part);
 }
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
-                                         uint32_t dev, uint32_t site) {
-    uint32_t row;
-    if (!pick->row) return;
-    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
+static MLI_COLD void mli_stack_keep_row(memlord *lord, const mli_pick *pick, uint64_t key,
+                                        uint32_t dev, uint32_t site) {
+    const uint32_t node = mli_stack_row_at(lord, pick->row)->node;
+    const uint32_t row = mli_stack_row_of_node(lord, node, dev, site);
     mli_stack_set(lord, row, key, dev, pick->scale);
     mli_self.pick_kept = !mli_taken_is(lord, pick);
+}
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
+                                         uint32_t dev, uint32_t site) {
+    if (pick->row) mli_stack_calls_of(lord)->keep(lord, pick, key, dev, site);
 }
 
 MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
@@ -13721,9 +13758,9 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     return 1;
 }
 
-MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t key, uint64_t bytes,
-                                              const memlord_site *site) {
+static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_t dev,
+                                           uint64_t key, uint64_t bytes,
+                                           const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     size_t depth, from;
@@ -13742,6 +13779,18 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
         row = mli_stack_row_of(lord, depth ? mli_stack_root(lord, cut) : 0, frames + from, depth,
                                dev, at);
     mli_stack_set(lord, row, key, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
+}
+
+static const mli_stack_calls mli_stack_functions = {
+    mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
+
+/* A thread whose allocs may be picked may see that before it sees the functions. Its alloc is then
+   not picked. */
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t key, uint64_t bytes,
+                                              const memlord_site *site) {
+    const mli_stack_calls *calls = mli_stack_calls_of(lord);
+    if (calls) calls->pick(lord, t, dev, key, bytes, site);
 }
 
 /* -- reading -- */
@@ -13849,10 +13898,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
-   unwinder may load a library then. Requires: no other thread changes the settings. */
-static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
+MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
     if (!bytes) bytes = MLI_STACK_BYTES;
@@ -13864,6 +13910,8 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
         if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
         mli_busy_end(generation);
     }
+    mli_ptr_store_release(&lord->stacks.calls, (void *)(uintptr_t)&mli_stack_functions); /* pairs
+                                                              with the load in mli_stack_calls_of */
     mli_u64_store(&lord->stacks.bytes, bytes);
     if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
     mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with the load in mli_stacks_depth */
@@ -13886,7 +13934,6 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     if (!desc->unwinder.fn) lord->stacks.unwinder.fn = mli_unwind;
     lord->stacks.seed = desc->stack_seed;
     lord->stacks.repeatable = desc->stack_seed != 0;
-    if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_stack_tables *tables;
@@ -13997,6 +14044,10 @@ typedef struct mli_subbuf {
     mli_ring_event at[1]; /* as many as mli_ring.subbuf_events */
 } mli_subbuf;
 typedef struct mli_ring {
+    /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
+       pointer, so that a program that records no events need not link it. */
+    void (*write)(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
+                  uint64_t bytes, uint64_t rows);
     size_t size, stride, capacity;
     uint64_t subbufs;
     uint32_t subbuf_events; /* events in a sub-buffer */
@@ -14143,7 +14194,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
     mli_subbuf_leave(t);
-    for (tries = 0; ring && tries < ring->subbufs; tries++) {
+    for (tries = 0; tries < ring->subbufs; tries++) {
         uint64_t number = mli_u64_add(&ring->next_subbuf, 1);
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
@@ -14161,8 +14212,8 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
     return NULL;
 }
 
-MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
-                                              uint64_t storage, uint64_t bytes, uint64_t rows) {
+static void mli_ring_write(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
+                           uint64_t bytes, uint64_t rows) {
     const mli_ring *ring = mli_ring_of(lord);
     mli_subbuf *b = t->subbuf;
     mli_ring_event *note;
@@ -14181,6 +14232,14 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int 
                           (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)mli_scope_id(t) << 36);
     mli_u64_store_release(&note->stream, mli_stream_of(lord, rows));
     mli_u32_store_release(&b->count, n + 1); /* pairs with the load in mli_subbuf_reader_begin */
+}
+MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
+                                              uint64_t storage, uint64_t bytes, uint64_t rows) {
+    const mli_ring *ring = mli_ring_of(lord);
+    if (ring) /* a thread may see the alert before it sees the ring */
+        ring->write(lord, t, kind, dev, storage, bytes, rows);
+    else
+        mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
 }
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
@@ -14230,6 +14289,7 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     size = sizeof *ring + capacity / most * stride;
     ring = (mli_ring *)mli_own_alloc(lord, size);
     if (!ring) return NULL;
+    ring->write = mli_ring_write;
     ring->size = size;
     ring->capacity = capacity;
     ring->subbufs = capacity / most;
@@ -14353,9 +14413,6 @@ static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
     return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
                                                  : NULL;
 }
-static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
-    return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
-}
 /* Mends a forked child: no sub-buffer but this thread's has a writer, because the other threads are
    not in the child. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
@@ -14373,7 +14430,6 @@ static MLI_COLD void mli_events_free(memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life) {
     life->check = mli_events_check;
-    life->open = mli_events_open;
     life->forked = mli_events_forked;
     life->free = mli_events_free;
 }
@@ -24641,9 +24697,6 @@ static MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
                ? "[create] snapshot_ms is neither 0 nor 10 or more"
                : NULL;
 }
-static MLI_COLD memlord_result mli_snapshots_open(memlord *lord, const memlord_desc *desc) {
-    return desc->snapshot_ms ? memlord_snapshots_start(lord, desc->snapshot_ms) : MEMLORD_OK;
-}
 static MLI_COLD void mli_snapshots_stop(memlord *lord) {
     int i;
     for (i = 0; i < MLI_RECORDERS; i++) mli_recorder_stop(lord, i);
@@ -24684,7 +24737,6 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life) {
     MLI_LIFE_STATE(life, snapshots);
     life->check = mli_snapshots_check;
     life->init = mli_snapshots_init;
-    life->open = mli_snapshots_open;
     life->stop = mli_snapshots_stop;
     life->lock = mli_snapshots_lock;
     life->forked = mli_snapshots_forked;
@@ -34927,8 +34979,21 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 
-/* Makes a ledger as memlord_create does, but leaves mli_process_start to the caller. */
-static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
+/* Starts the services that a description asks for. */
+static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc *desc) {
+    memlord_result r = MEMLORD_OK;
+    if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
+    if (desc->event_capacity) r = memlord_events_start(lord, desc->event_capacity);
+    if (r == MEMLORD_OK && desc->snapshot_ms) r = memlord_snapshots_start(lord, desc->snapshot_ms);
+    return r;
+}
+typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
+
+/* Makes a ledger as memlord_create does, but leaves mli_process_start to the caller. `start` is
+   mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a program
+   that makes its ledger there need not link those services. */
+static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
+                                               memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
@@ -34946,6 +35011,7 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
     r = mli_lives_open(*out, desc);
+    if (r == MEMLORD_OK && start) r = start(*out, desc);
     if (r == MEMLORD_OK) return r;
     memlord_destroy(*out);
     *out = NULL;
@@ -34955,7 +35021,7 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
 /* -- public -- */
 
 MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
-    memlord_result r = mli_ledger_make(desc, out);
+    memlord_result r = mli_ledger_make(desc, mli_desc_start, out);
     if (r == MEMLORD_OK && mli_process_claim()) mli_process_start();
     return r;
 }
@@ -34999,12 +35065,13 @@ MLI_API void memlord_destroy(memlord *lord) {
    because its own calls may come back here from within malloc. It becomes the global ledger after
    the process is claimed, so that other threads wait, and before the process starts, so that calls
    from within the start find the ledger. */
-static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
+static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
+                                         memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
     int starts;
     *made = 0;
-    *r = mli_ledger_make(desc, &fresh);
+    *r = mli_ledger_make(desc, start, &fresh);
     if (*r) return NULL;
     starts = mli_process_claim();
     mli_lock_take(&mli_process.registry_lock);
@@ -35024,7 +35091,7 @@ MEMLORD_API memlord *memlord_global(void) {
     memlord *lord = (memlord *)mli_ptr_load_acquire(&mli_process.global);
     memlord_result r;
     int made;
-    return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, &made, &r);
+    return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, NULL, &made, &r);
 }
 
 /* The snapshots start once the ledger is the global one, because their thread may call
@@ -35043,7 +35110,7 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     r = mli_desc_check(&own);
     if (r) return r;
     own.snapshot_ms = 0;
-    if (!lord) lord = mli_global_make(&own, &made, &r);
+    if (!lord) lord = mli_global_make(&own, mli_desc_start, &made, &r);
     if (!lord) return r;
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))

@@ -48,7 +48,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     } while (!mli_u32_cas(w, &seen, on ? seen | bits : seen & ~bits));
     return 1;
 }
-MLI_PRIVATE void mli_u64_lower(mli_u64 *w, uint64_t by) {
+MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by) {
     uint64_t seen = mli_u64_load(w);
     while (!mli_u64_cas(w, &seen, seen > by ? seen - by : 0)) {}
 }

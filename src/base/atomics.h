@@ -171,7 +171,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 /* Subtracts `by` from a shared word, and stops at 0. */
-MLI_PRIVATE void mli_u64_lower(mli_u64 *w, uint64_t by);
+MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
 /* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
    this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of

@@ -68,7 +68,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
     mli_subbuf_leave(t);
-    for (tries = 0; ring && tries < ring->subbufs; tries++) {
+    for (tries = 0; tries < ring->subbufs; tries++) {
         uint64_t number = mli_u64_add(&ring->next_subbuf, 1);
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
@@ -86,8 +86,8 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
     return NULL;
 }
 
-MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
-                                              uint64_t storage, uint64_t bytes, uint64_t rows) {
+static void mli_ring_write(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
+                           uint64_t bytes, uint64_t rows) {
     const mli_ring *ring = mli_ring_of(lord);
     mli_subbuf *b = t->subbuf;
     mli_ring_event *note;
@@ -106,6 +106,14 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int 
                           (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)mli_scope_id(t) << 36);
     mli_u64_store_release(&note->stream, mli_stream_of(lord, rows));
     mli_u32_store_release(&b->count, n + 1); /* pairs with the load in mli_subbuf_reader_begin */
+}
+MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
+                                              uint64_t storage, uint64_t bytes, uint64_t rows) {
+    const mli_ring *ring = mli_ring_of(lord);
+    if (ring) /* a thread may see the alert before it sees the ring */
+        ring->write(lord, t, kind, dev, storage, bytes, rows);
+    else
+        mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
 }
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
@@ -155,6 +163,7 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     size = sizeof *ring + capacity / most * stride;
     ring = (mli_ring *)mli_own_alloc(lord, size);
     if (!ring) return NULL;
+    ring->write = mli_ring_write;
     ring->size = size;
     ring->capacity = capacity;
     ring->subbufs = capacity / most;
@@ -279,9 +288,6 @@ static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
     return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
                                                  : NULL;
 }
-static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
-    return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
-}
 /* Mends a forked child: no sub-buffer but this thread's has a writer, because the other threads are
    not in the child. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
@@ -299,7 +305,6 @@ static MLI_COLD void mli_events_free(memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life) {
     life->check = mli_events_check;
-    life->open = mli_events_open;
     life->forked = mli_events_forked;
     life->free = mli_events_free;
 }

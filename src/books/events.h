@@ -42,6 +42,10 @@ typedef struct mli_subbuf {
     mli_ring_event at[1]; /* as many as mli_ring.subbuf_events */
 } mli_subbuf;
 typedef struct mli_ring {
+    /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
+       pointer, so that a program that records no events need not link it. */
+    void (*write)(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
+                  uint64_t bytes, uint64_t rows);
     size_t size, stride, capacity;
     uint64_t subbufs;
     uint32_t subbuf_events; /* events in a sub-buffer */

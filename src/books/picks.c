@@ -13,7 +13,8 @@ static size_t mli_pick_home(uint64_t key, size_t cap) {
 }
 /* Returns the entry of a key or, if the part does not have the key, the vacant entry for it.
    Requires: the part has a vacant entry. */
-static mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type, uint64_t key) {
+static MLI_NOINLINE mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type,
+                                             uint64_t key) {
     MLI_REQUIRE(part->count < part->cap);
     size_t at = mli_pick_home(key, part->cap);
     while (part->at[at].row && (part->at[at].key != key || part->at[at].type != type))

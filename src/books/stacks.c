@@ -23,6 +23,23 @@ typedef struct mli_stack_tables {
                                                                   row of a chain, or 0 */
 } mli_stack_tables;
 
+/* The functions of a ledger that takes stacks or has taken some. Other modules reach them by the
+   pointer in the ledger, so that a program that takes no stacks need not link them. */
+typedef struct mli_stack_calls {
+    void (*pick)(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key, uint64_t bytes,
+                 const memlord_site *site);
+    uint64_t (*put)(memlord *lord, const mli_entry *e);
+    mli_pick (*find)(memlord *lord, const mli_entry *e, int remove);
+    void (*off)(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees, int undo);
+    void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
+} mli_stack_calls;
+
+/* Returns NULL if no stacks were taken yet. The acquire load pairs with the release store in
+   mli_stacks_begin. */
+static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
+    return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
+}
+
 /* -- samples -- */
 
 /* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
@@ -240,7 +257,7 @@ static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
 /* -- the totals of a row: each total changes by one atomic operation, without a lock -- */
 
 /* Adds to the variance of a row's live bytes. A block that stands only for itself adds 0. */
-static void mli_stack_vary(mli_stack_row *row, double by) {
+static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
     uint64_t seen = mli_u64_load(&row->variance), bits;
     double sum;
     if (!(by < 0) && !(by > 0)) return;
@@ -303,26 +320,39 @@ static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!undo) (void)mli_u64_add(&mli_stack_row_at(lord, pick->row)->temporaries, 1);
 }
 
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
-    mli_picks *part = mli_self.pick_part;
+/* Adds the block that this call opens to the table and to the row of its stack. */
+static uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
-    if (MLI_LIKELY(!mli_self.pick_row)) return 0;
     pick.key = e->key;
     pick.type = mli_type_of(lord, MLI_DEV(e->word1));
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
     if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
-    mli_pick_add(part, &pick);
+    mli_pick_add(mli_self.pick_part, &pick);
     mli_stack_debit(lord, &pick, MLI_BYTES(e->word1));
     return MLI_PICKED;
 }
-
-/* Returns the entry of a block in the table of picked blocks. If `remove` is 1, also removes it. */
-static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
-    if (!(e->word1 & MLI_PICKED) || !mli_stack_tables_of(lord)) return mli_pick_none;
+/* Returns the entry of a picked block in the table. If `remove` is 1, also removes it. */
+static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
+}
+/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. With
+   `undo` the row then counts as if the block had not been allocated. */
+static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
+                          int undo) {
+    if (frees) mli_taken_end(lord, pick, undo);
+    mli_stack_credit(lord, pick, bytes, undo);
+}
+
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
+    if (MLI_LIKELY(!mli_self.pick_row)) return 0;
+    return mli_stack_calls_of(lord)->put(lord, e);
+}
+static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
+    if (!(e->word1 & MLI_PICKED)) return mli_pick_none;
+    return mli_stack_calls_of(lord)->find(lord, e, remove);
 }
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
     return mli_pick_find(lord, e, 0);
@@ -334,13 +364,10 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
     mli_pick pick;
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     pick = mli_pick_find(lord, e, 1);
-    mli_taken_end(lord, &pick, undo);
-    mli_stack_credit(lord, &pick, MLI_BYTES(e->word1), undo);
+    mli_stack_calls_of(lord)->off(lord, &pick, MLI_BYTES(e->word1), 1, undo);
 }
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
-    if (!pick->row) return;
-    if (frees) mli_taken_end(lord, pick, 0);
-    mli_stack_credit(lord, pick, bytes, 0);
+    if (pick->row) mli_stack_calls_of(lord)->off(lord, pick, bytes, frees, 0);
 }
 
 /* -- the stack of an alloc -- */
@@ -364,13 +391,16 @@ MLI_PRIVATE void mli_stack_forget(memlord *lord) {
     mli_self.pick_row = 0;
     mli_pick_unreserve(mli_self.pick_part);
 }
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
-                                         uint32_t dev, uint32_t site) {
-    uint32_t row;
-    if (!pick->row) return;
-    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
+static MLI_COLD void mli_stack_keep_row(memlord *lord, const mli_pick *pick, uint64_t key,
+                                        uint32_t dev, uint32_t site) {
+    const uint32_t node = mli_stack_row_at(lord, pick->row)->node;
+    const uint32_t row = mli_stack_row_of_node(lord, node, dev, site);
     mli_stack_set(lord, row, key, dev, pick->scale);
     mli_self.pick_kept = !mli_taken_is(lord, pick);
+}
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
+                                         uint32_t dev, uint32_t site) {
+    if (pick->row) mli_stack_calls_of(lord)->keep(lord, pick, key, dev, site);
 }
 
 MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
@@ -495,9 +525,9 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     return 1;
 }
 
-MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t key, uint64_t bytes,
-                                              const memlord_site *site) {
+static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_t dev,
+                                           uint64_t key, uint64_t bytes,
+                                           const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     size_t depth, from;
@@ -516,6 +546,18 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
         row = mli_stack_row_of(lord, depth ? mli_stack_root(lord, cut) : 0, frames + from, depth,
                                dev, at);
     mli_stack_set(lord, row, key, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
+}
+
+static const mli_stack_calls mli_stack_functions = {
+    mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
+
+/* A thread whose allocs may be picked may see that before it sees the functions. Its alloc is then
+   not picked. */
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t key, uint64_t bytes,
+                                              const memlord_site *site) {
+    const mli_stack_calls *calls = mli_stack_calls_of(lord);
+    if (calls) calls->pick(lord, t, dev, key, bytes, site);
 }
 
 /* -- reading -- */
@@ -623,10 +665,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
-   unwinder may load a library then. Requires: no other thread changes the settings. */
-static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
+MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
     if (!bytes) bytes = MLI_STACK_BYTES;
@@ -638,6 +677,8 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
         if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
         mli_busy_end(generation);
     }
+    mli_ptr_store_release(&lord->stacks.calls, (void *)(uintptr_t)&mli_stack_functions); /* pairs
+                                                              with the load in mli_stack_calls_of */
     mli_u64_store(&lord->stacks.bytes, bytes);
     if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
     mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with the load in mli_stacks_depth */
@@ -660,7 +701,6 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     if (!desc->unwinder.fn) lord->stacks.unwinder.fn = mli_unwind;
     lord->stacks.seed = desc->stack_seed;
     lord->stacks.repeatable = desc->stack_seed != 0;
-    if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_stack_tables *tables;

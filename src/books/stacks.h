@@ -152,6 +152,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
    the device. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 
+/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
+   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
+   unwinder may load a library then. Requires: no other thread changes the settings. */
+MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
+
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #endif

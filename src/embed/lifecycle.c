@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "books/threads.h"
 #include "books/fences.h"
+#include "books/stacks.h"
 #include "embed/exit.h"
 #include "embed/leaks.h"
 #include "embed/lives.h"
@@ -110,8 +111,21 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 
-/* Makes a ledger as memlord_create does, but leaves mli_process_start to the caller. */
-static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
+/* Starts the services that a description asks for. */
+static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc *desc) {
+    memlord_result r = MEMLORD_OK;
+    if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
+    if (desc->event_capacity) r = memlord_events_start(lord, desc->event_capacity);
+    if (r == MEMLORD_OK && desc->snapshot_ms) r = memlord_snapshots_start(lord, desc->snapshot_ms);
+    return r;
+}
+typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
+
+/* Makes a ledger as memlord_create does, but leaves mli_process_start to the caller. `start` is
+   mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a program
+   that makes its ledger there need not link those services. */
+static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
+                                               memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
@@ -129,6 +143,7 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
     r = mli_lives_open(*out, desc);
+    if (r == MEMLORD_OK && start) r = start(*out, desc);
     if (r == MEMLORD_OK) return r;
     memlord_destroy(*out);
     *out = NULL;
@@ -138,7 +153,7 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
 /* -- public -- */
 
 MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
-    memlord_result r = mli_ledger_make(desc, out);
+    memlord_result r = mli_ledger_make(desc, mli_desc_start, out);
     if (r == MEMLORD_OK && mli_process_claim()) mli_process_start();
     return r;
 }
@@ -182,12 +197,13 @@ MLI_API void memlord_destroy(memlord *lord) {
    because its own calls may come back here from within malloc. It becomes the global ledger after
    the process is claimed, so that other threads wait, and before the process starts, so that calls
    from within the start find the ledger. */
-static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
+static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
+                                         memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
     int starts;
     *made = 0;
-    *r = mli_ledger_make(desc, &fresh);
+    *r = mli_ledger_make(desc, start, &fresh);
     if (*r) return NULL;
     starts = mli_process_claim();
     mli_lock_take(&mli_process.registry_lock);
@@ -207,7 +223,7 @@ MEMLORD_API memlord *memlord_global(void) {
     memlord *lord = (memlord *)mli_ptr_load_acquire(&mli_process.global);
     memlord_result r;
     int made;
-    return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, &made, &r);
+    return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, NULL, &made, &r);
 }
 
 /* The snapshots start once the ledger is the global one, because their thread may call
@@ -226,7 +242,7 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     r = mli_desc_check(&own);
     if (r) return r;
     own.snapshot_ms = 0;
-    if (!lord) lord = mli_global_make(&own, &made, &r);
+    if (!lord) lord = mli_global_make(&own, mli_desc_start, &made, &r);
     if (!lord) return r;
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))

@@ -434,9 +434,6 @@ static MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
                ? "[create] snapshot_ms is neither 0 nor 10 or more"
                : NULL;
 }
-static MLI_COLD memlord_result mli_snapshots_open(memlord *lord, const memlord_desc *desc) {
-    return desc->snapshot_ms ? memlord_snapshots_start(lord, desc->snapshot_ms) : MEMLORD_OK;
-}
 static MLI_COLD void mli_snapshots_stop(memlord *lord) {
     int i;
     for (i = 0; i < MLI_RECORDERS; i++) mli_recorder_stop(lord, i);
@@ -477,7 +474,6 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life) {
     MLI_LIFE_STATE(life, snapshots);
     life->check = mli_snapshots_check;
     life->init = mli_snapshots_init;
-    life->open = mli_snapshots_open;
     life->stop = mli_snapshots_stop;
     life->lock = mli_snapshots_lock;
     life->forked = mli_snapshots_forked;
