@@ -5954,8 +5954,6 @@ struct memlord {
 typedef struct mli_life {
     size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
     size_t at;   /* offset of the ledger's pointer to the state */
-    /* Returns why a description is refused, or NULL if it is not. */
-    const char *(*check)(const memlord_desc *desc);
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
@@ -5970,9 +5968,6 @@ typedef struct mli_life {
     /* Mends the state in a forked child. Requires: all locks are held, and no other thread
        exists. */
     void (*forked)(memlord *lord);
-    /* Sets the module's totals back when memlord_reset begins a new epoch. Requires: the caller
-       holds the cold lock; t is the calling thread's record. */
-    void (*reset)(memlord *lord, struct mli_thread *t);
     /* Frees the memory of the state. The modules that come later in embed/lives free their memory
        before this one does. Requires: no other thread uses the ledger. */
     void (*free)(memlord *lord);
@@ -9414,6 +9409,8 @@ MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t byt
    it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
+/* Starts the totals of all rows over. Requires: t is the thread's record. */
+MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
@@ -9995,14 +9992,13 @@ static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, 
     mli_map_thaw(lord);
     return end;
 }
-static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i;
     for (book = 0; book < MLI_BOOKS; book++) {
         i = 1;
-        do i = mli_rows_reset(lord, t, book, i);
-        while (i < mli_row_count(lord, book));
+        while ((i = mli_rows_reset(lord, t, book, i)) < mli_row_count(lord, book)) {}
     }
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
@@ -10021,7 +10017,6 @@ static MLI_COLD void mli_counters_free(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
     life->init = mli_counters_init;
     life->forked = mli_counters_forked;
-    life->reset = mli_counters_reset;
     life->free = mli_counters_free;
 }
 
@@ -11998,6 +11993,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
 
+/* Forgets all anomalies. */
+MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 
 /* --------------------------------------------------------------------- src/books/anomalies.c -- */
@@ -12261,8 +12258,7 @@ static MLI_COLD void mli_anomalies_init(memlord *lord, const memlord_desc *desc)
 static MLI_COLD void mli_anomalies_lock(memlord *lord, int take) {
     mli_lock_set(&lord->anomalies->lock, take);
 }
-static MLI_COLD void mli_anomalies_reset(memlord *lord, mli_thread *t) {
-    (void)t;
+MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord) {
     mli_lock_take(&lord->anomalies->lock);
     lord->anomalies->count = 0;
     lord->anomalies->left_out = 0;
@@ -12272,7 +12268,6 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life) {
     MLI_LIFE_STATE(life, anomalies);
     life->init = mli_anomalies_init;
     life->lock = mli_anomalies_lock;
-    life->reset = mli_anomalies_reset;
 }
 
 /* -- public -- */
@@ -13134,12 +13129,6 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* The totals of a row at one moment. `error` is the square root of the variance. */
-typedef struct mli_stack_totals {
-    uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
-    double allocs;
-} mli_stack_totals;
-
 /* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
    general path then counts the bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
@@ -13151,8 +13140,6 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 
 MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
-/* Returns the totals of a row. Of an alloc in progress they may have a part. */
-MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
 /* Returns how many blocks the table has. */
 #if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord);
@@ -13226,19 +13213,18 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
-   peak of its device. */
-MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                                  memlord_stack_stat *out);
 /* Notes the live bytes of every stack of a device as the bytes that the stack holds at the peak of
    the device. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
-
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
    if that is 0). The first call also seeds the samples, and unwinds once, because the system's
    unwinder may load a library then. Requires: no other thread changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
+/* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
+MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
+/* Returns why a description is refused, or NULL if it is not. */
+MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/stacks.c -- */
@@ -13761,7 +13747,6 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
 static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key, uint64_t bytes,
                                            const memlord_site *site) {
-    MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     size_t depth, from;
     uint32_t most, row = 0, at = 0;
@@ -13789,6 +13774,7 @@ static const mli_stack_calls mli_stack_functions = {
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     const mli_stack_calls *calls = mli_stack_calls_of(lord);
     if (calls) calls->pick(lord, t, dev, key, bytes, site);
 }
@@ -13820,39 +13806,6 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     if (!frames) return fresh;
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
-}
-MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number) {
-    const mli_stack_row *row = mli_stack_row_at(lord, number);
-    mli_stack_totals sum;
-    uint64_t bits;
-    double variance;
-    sum.samples = mli_u64_load_acquire(&row->samples); /* pairs with the adds of mli_stack_debit */
-    sum.picked_bytes = mli_u64_load_acquire(&row->picked_bytes);
-    sum.allocs = (double)mli_u64_load(&row->allocs) / MLI_STACK_UNITS;
-    sum.alloc_bytes = mli_u64_load(&row->alloc_bytes);
-    sum.temporaries = mli_u64_load(&row->temporaries);
-    sum.live = mli_u64_load(&row->live);
-    sum.peak = mli_u64_load(&row->peak);
-    if (sum.peak < sum.live) sum.peak = sum.live;
-    sum.held = mli_u64_load(&row->held);
-    bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
-    memcpy(&variance, &bits, sizeof variance); /* rounding may bring it a little below 0 */
-    sum.error = mli_square_root(variance);
-    return sum;
-}
-MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                                  memlord_stack_stat *out) {
-    const mli_stack_totals sum = mli_stack_totals_of(lord, number);
-    memset(out, 0, sizeof *out);
-    out->device = mli_device_record_at(lord, mli_stack_row_at(lord, number)->dev)->device;
-    out->alloc_bytes = sum.alloc_bytes;
-    out->allocs = (uint64_t)(sum.allocs + 0.5);
-    out->live_bytes = sum.live;
-    out->peak_bytes = sum.peak;
-    out->samples = sum.samples;
-    out->temporaries = sum.temporaries;
-    out->error_bytes = sum.error;
-    return sum.held;
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
     const uint32_t rows = mli_stack_rows(lord);
@@ -13895,7 +13848,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 
 /* -- life -- */
 
-static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
+MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
@@ -13967,10 +13920,8 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     if (tables) mli_picks_free(lord, tables->picks);
     mli_own_free(lord, tables, sizeof *tables);
 }
-/* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
-static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
     uint32_t i, rows = mli_stack_rows(lord);
-    (void)t;
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         mli_u64_store(&row->peak, mli_u64_load(&row->live));
@@ -13983,11 +13934,9 @@ static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     mli_u64_store(&lord->stacks.cut, 0);
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
-    life->check = mli_stacks_check;
     life->init = mli_stacks_init;
     life->lock = mli_stacks_lock;
     life->forked = mli_stacks_forked;
-    life->reset = mli_stacks_reset;
     life->free = mli_stacks_free;
 }
 
@@ -14128,6 +14077,8 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
    sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
+/* Returns why a description is refused, or NULL if it is not. */
+MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/events.c -- */
@@ -14409,7 +14360,7 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
 
 /* -- life -- */
 
-static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
+MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
     return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
                                                  : NULL;
 }
@@ -14429,7 +14380,6 @@ static MLI_COLD void mli_events_free(memlord *lord) {
     if (ring) mli_own_free(lord, ring, ring->size);
 }
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life) {
-    life->check = mli_events_check;
     life->forked = mli_events_forked;
     life->free = mli_events_free;
 }
@@ -15758,6 +15708,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
                                                    const memlord_site *site);
 
+/* Sets the totals of moves and copies to 0. */
+MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/blocks.c -- */
@@ -16374,9 +16326,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
 
 /* -- life -- */
 
-static MLI_COLD void mli_blocks_reset(memlord *lord, mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord) {
     mli_route *route = mli_route_newest(lord);
-    (void)t;
     for (; route; route = route->next) {
         mli_u64_store(&route->moves, 0);
         mli_u64_store(&route->moved_bytes, 0);
@@ -16386,7 +16337,6 @@ static MLI_COLD void mli_blocks_reset(memlord *lord, mli_thread *t) {
 }
 MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
     MLI_LIFE_STATE(life, blocks);
-    life->reset = mli_blocks_reset;
 }
 
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
@@ -17481,6 +17431,60 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
     else
         mli_map_visit(lord, &q, mli_visit_count, &seen);
     return seen;
+}
+
+/* ------------------------------------------------------------------ src/books/stack_totals.h -- */
+
+/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. May use
+   books/stacks and books/counters. Takes no lock. */
+
+/* The totals of a row at one moment. `error` is the square root of the variance. */
+typedef struct mli_stack_totals {
+    uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
+    double allocs;
+} mli_stack_totals;
+
+/* Returns the totals of a row. Of an alloc in progress they may have a part. */
+MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
+/* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
+   peak of its device. */
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out);
+
+/* ------------------------------------------------------------------ src/books/stack_totals.c -- */
+
+MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number) {
+    const mli_stack_row *row = mli_stack_row_at(lord, number);
+    mli_stack_totals sum;
+    uint64_t bits;
+    double variance;
+    sum.samples = mli_u64_load_acquire(&row->samples); /* pairs with the adds of mli_stack_debit */
+    sum.picked_bytes = mli_u64_load_acquire(&row->picked_bytes);
+    sum.allocs = (double)mli_u64_load(&row->allocs) / MLI_STACK_UNITS;
+    sum.alloc_bytes = mli_u64_load(&row->alloc_bytes);
+    sum.temporaries = mli_u64_load(&row->temporaries);
+    sum.live = mli_u64_load(&row->live);
+    sum.peak = mli_u64_load(&row->peak);
+    if (sum.peak < sum.live) sum.peak = sum.live;
+    sum.held = mli_u64_load(&row->held);
+    bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
+    memcpy(&variance, &bits, sizeof variance); /* rounding may bring it a little below 0 */
+    sum.error = mli_square_root(variance);
+    return sum;
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out) {
+    const mli_stack_totals sum = mli_stack_totals_of(lord, number);
+    memset(out, 0, sizeof *out);
+    out->device = mli_device_record_at(lord, mli_stack_row_at(lord, number)->dev)->device;
+    out->alloc_bytes = sum.alloc_bytes;
+    out->allocs = (uint64_t)(sum.allocs + 0.5);
+    out->live_bytes = sum.live;
+    out->peak_bytes = sum.peak;
+    out->samples = sum.samples;
+    out->temporaries = sum.temporaries;
+    out->error_bytes = sum.error;
+    return sum.held;
 }
 
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
@@ -19781,6 +19785,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
 /* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
+/* Sets the device time of all scopes to 0. */
+MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
 /* --------------------------------------------------------------------- src/services/scopes.c -- */
@@ -20335,9 +20341,8 @@ static MLI_COLD void mli_scopes_forked(memlord *lord) {
         for (; s; s = s->next) mli_u64_store(&s->running, 0);
     }
 }
-static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord) {
     uint32_t i;
-    (void)t;
     for (i = 1; i < mli_scope_count(lord); i++)
         mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
 }
@@ -20365,7 +20370,6 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
     MLI_LIFE_STATE(life, scopes);
     life->forked = mli_scopes_forked;
-    life->reset = mli_scopes_reset;
     life->free = mli_scopes_free;
 }
 
@@ -20589,7 +20593,10 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
+/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
+   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
+   rearm. */
+MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
 
@@ -20861,15 +20868,9 @@ static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
 
-/* -- life -- */
-
-/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
-   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
-   rearm. */
-static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;
-    (void)t;
     for (dev = 1; dev < n; dev++) {
         mli_device_record *device = mli_device_record_at(lord, dev);
         mli_phys *phys = mli_phys_lock(lord, dev);
@@ -20882,7 +20883,6 @@ static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
         mli_lock_drop(&phys->lock);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life) { life->reset = mli_stats_reset; }
 
 /* -- public -- */
 
@@ -24270,6 +24270,8 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
    has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
+/* Returns why a description is refused, or NULL if it is not. */
+MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
@@ -24692,7 +24694,7 @@ static MLI_COLD void mli_snapshots_init(memlord *lord, const memlord_desc *desc)
     mli_lock_rank(&state->lock, MLI_RANK_SNAPSHOTS);
     for (i = 0; i < MLI_RECORDERS; i++) state->recorders[i].lord = lord;
 }
-static MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
+MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
     return desc->snapshot_ms && desc->snapshot_ms < MLI_RECORDER_MS_MIN
                ? "[create] snapshot_ms is neither 0 nor 10 or more"
                : NULL;
@@ -24735,7 +24737,6 @@ static MLI_COLD void mli_snapshots_free(memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life) {
     MLI_LIFE_STATE(life, snapshots);
-    life->check = mli_snapshots_check;
     life->init = mli_snapshots_init;
     life->stop = mli_snapshots_stop;
     life->lock = mli_snapshots_lock;
@@ -34499,8 +34500,6 @@ MLI_API void memlord_request_save(memlord *lord) {
 
 /* Returns the bytes of a ledger with the states behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
-/* Returns why a description is refused, or NULL if it is not. */
-MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
@@ -34519,10 +34518,6 @@ MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
-
-/* Starts the totals in the states of all modules over. Requires: the caller holds the cold lock,
-   and t is the thread's record. */
-MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
 
@@ -34552,7 +34547,6 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_scopes_life,
     mli_joint_life,
     mli_room_life,
-    mli_stats_life,
     mli_retry_life,
     mli_snapshots_life,
     mli_saving_life,
@@ -34577,15 +34571,6 @@ MLI_PRIVATE MLI_COLD size_t mli_lives_size(void) {
     size_t i, size = mli_state_room(sizeof(memlord));
     for (i = 0; i < MLI_LIVES; i++) size += mli_state_room(mli_life_at(i).size);
     return size;
-}
-MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc) {
-    const char *why = NULL;
-    size_t i;
-    for (i = 0; i < MLI_LIVES && !why; i++) {
-        const mli_life life = mli_life_at(i);
-        if (life.check) why = life.check(desc);
-    }
-    return why;
 }
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc) {
     char *state = (char *)lord + mli_state_room(sizeof *lord);
@@ -34644,14 +34629,6 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
     }
 }
 #endif
-
-MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
-    size_t i;
-    for (i = 0; i < MLI_LIVES; i++) {
-        const mli_life life = mli_life_at(i);
-        if (life.reset) life.reset(lord, t);
-    }
-}
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
@@ -34973,7 +34950,9 @@ static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const c
     return MEMLORD_E_INVALID;
 }
 static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
-    const char *why = mli_lives_check(desc);
+    const char *why = mli_stacks_check(desc);
+    if (!why) why = mli_events_check(desc);
+    if (!why) why = mli_snapshots_check(desc);
     if (!desc->allocator.alloc != !desc->allocator.free)
         why = "[create] allocator: one of alloc and free is missing";
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
@@ -34989,20 +34968,16 @@ static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc 
 }
 typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
 
-/* Makes a ledger as memlord_create does, but leaves mli_process_start to the caller. `start` is
-   mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a program
-   that makes its ledger there need not link those services. */
+/* Makes a ledger. The caller has checked the description and later calls mli_process_start. `start`
+   is mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a
+   program that makes its ledger there need not link those services. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
                                                memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
-    if (!out) return MEMLORD_E_INVALID;
-    *out = NULL;
     memset(&zeros, 0, sizeof zeros);
     if (!desc) desc = &zeros;
-    r = mli_desc_check(desc);
-    if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
     if (MLI_WINDOWS) mli_stay_loaded(); /* otherwise the exit hooks of threads would outlive a
@@ -35021,7 +34996,11 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_sta
 /* -- public -- */
 
 MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
-    memlord_result r = mli_ledger_make(desc, mli_desc_start, out);
+    memlord_result r;
+    if (!out) return MEMLORD_E_INVALID;
+    *out = NULL;
+    r = desc ? mli_desc_check(desc) : MEMLORD_OK;
+    if (r == MEMLORD_OK) r = mli_ledger_make(desc, mli_desc_start, out);
     if (r == MEMLORD_OK && mli_process_claim()) mli_process_start();
     return r;
 }
@@ -35431,7 +35410,12 @@ MLI_API void memlord_reset(memlord *lord) {
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);
-    mli_lives_reset(lord, t);
+    mli_counters_reset(lord, t);
+    mli_blocks_reset(lord);
+    mli_scopes_reset(lord);
+    mli_stats_reset(lord);
+    mli_anomalies_reset(lord);
+    mli_stacks_reset(lord);
     mli_lock_drop(&mli_process.cold_lock);
     mli_thread_put(lord, t);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) mli_holders_restart(lord, i);

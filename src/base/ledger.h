@@ -273,8 +273,6 @@ struct memlord {
 typedef struct mli_life {
     size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
     size_t at;   /* offset of the ledger's pointer to the state */
-    /* Returns why a description is refused, or NULL if it is not. */
-    const char *(*check)(const memlord_desc *desc);
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
@@ -289,9 +287,6 @@ typedef struct mli_life {
     /* Mends the state in a forked child. Requires: all locks are held, and no other thread
        exists. */
     void (*forked)(memlord *lord);
-    /* Sets the module's totals back when memlord_reset begins a new epoch. Requires: the caller
-       holds the cold lock; t is the calling thread's record. */
-    void (*reset)(memlord *lord, struct mli_thread *t);
     /* Frees the memory of the state. The modules that come later in embed/lives free their memory
        before this one does. Requires: no other thread uses the ledger. */
     void (*free)(memlord *lord);

@@ -267,8 +267,7 @@ static MLI_COLD void mli_anomalies_init(memlord *lord, const memlord_desc *desc)
 static MLI_COLD void mli_anomalies_lock(memlord *lord, int take) {
     mli_lock_set(&lord->anomalies->lock, take);
 }
-static MLI_COLD void mli_anomalies_reset(memlord *lord, mli_thread *t) {
-    (void)t;
+MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord) {
     mli_lock_take(&lord->anomalies->lock);
     lord->anomalies->count = 0;
     lord->anomalies->left_out = 0;
@@ -278,7 +277,6 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life) {
     MLI_LIFE_STATE(life, anomalies);
     life->init = mli_anomalies_init;
     life->lock = mli_anomalies_lock;
-    life->reset = mli_anomalies_reset;
 }
 
 /* -- public -- */

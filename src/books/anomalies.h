@@ -59,6 +59,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
 
+/* Forgets all anomalies. */
+MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 
 #endif

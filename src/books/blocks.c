@@ -623,9 +623,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
 
 /* -- life -- */
 
-static MLI_COLD void mli_blocks_reset(memlord *lord, mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord) {
     mli_route *route = mli_route_newest(lord);
-    (void)t;
     for (; route; route = route->next) {
         mli_u64_store(&route->moves, 0);
         mli_u64_store(&route->moved_bytes, 0);
@@ -635,5 +634,4 @@ static MLI_COLD void mli_blocks_reset(memlord *lord, mli_thread *t) {
 }
 MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
     MLI_LIFE_STATE(life, blocks);
-    life->reset = mli_blocks_reset;
 }

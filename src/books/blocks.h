@@ -212,6 +212,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
                                                    const memlord_site *site);
 
+/* Sets the totals of moves and copies to 0. */
+MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 #endif

@@ -583,14 +583,13 @@ static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, 
     mli_map_thaw(lord);
     return end;
 }
-static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i;
     for (book = 0; book < MLI_BOOKS; book++) {
         i = 1;
-        do i = mli_rows_reset(lord, t, book, i);
-        while (i < mli_row_count(lord, book));
+        while ((i = mli_rows_reset(lord, t, book, i)) < mli_row_count(lord, book)) {}
     }
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
@@ -609,6 +608,5 @@ static MLI_COLD void mli_counters_free(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
     life->init = mli_counters_init;
     life->forked = mli_counters_forked;
-    life->reset = mli_counters_reset;
     life->free = mli_counters_free;
 }

@@ -281,6 +281,8 @@ MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t byt
    it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
+/* Starts the totals of all rows over. Requires: t is the thread's record. */
+MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 #endif

@@ -284,7 +284,7 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
 
 /* -- life -- */
 
-static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
+MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
     return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
                                                  : NULL;
 }
@@ -304,7 +304,6 @@ static MLI_COLD void mli_events_free(memlord *lord) {
     if (ring) mli_own_free(lord, ring, ring->size);
 }
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life) {
-    life->check = mli_events_check;
     life->forked = mli_events_forked;
     life->free = mli_events_free;
 }

@@ -126,6 +126,8 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
    sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
+/* Returns why a description is refused, or NULL if it is not. */
+MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
 #endif

@@ -528,7 +528,6 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
 static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key, uint64_t bytes,
                                            const memlord_site *site) {
-    MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     size_t depth, from;
     uint32_t most, row = 0, at = 0;
@@ -556,6 +555,7 @@ static const mli_stack_calls mli_stack_functions = {
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     const mli_stack_calls *calls = mli_stack_calls_of(lord);
     if (calls) calls->pick(lord, t, dev, key, bytes, site);
 }
@@ -587,39 +587,6 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     if (!frames) return fresh;
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
-}
-MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number) {
-    const mli_stack_row *row = mli_stack_row_at(lord, number);
-    mli_stack_totals sum;
-    uint64_t bits;
-    double variance;
-    sum.samples = mli_u64_load_acquire(&row->samples); /* pairs with the adds of mli_stack_debit */
-    sum.picked_bytes = mli_u64_load_acquire(&row->picked_bytes);
-    sum.allocs = (double)mli_u64_load(&row->allocs) / MLI_STACK_UNITS;
-    sum.alloc_bytes = mli_u64_load(&row->alloc_bytes);
-    sum.temporaries = mli_u64_load(&row->temporaries);
-    sum.live = mli_u64_load(&row->live);
-    sum.peak = mli_u64_load(&row->peak);
-    if (sum.peak < sum.live) sum.peak = sum.live;
-    sum.held = mli_u64_load(&row->held);
-    bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
-    memcpy(&variance, &bits, sizeof variance); /* rounding may bring it a little below 0 */
-    sum.error = mli_square_root(variance);
-    return sum;
-}
-MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                                  memlord_stack_stat *out) {
-    const mli_stack_totals sum = mli_stack_totals_of(lord, number);
-    memset(out, 0, sizeof *out);
-    out->device = mli_device_record_at(lord, mli_stack_row_at(lord, number)->dev)->device;
-    out->alloc_bytes = sum.alloc_bytes;
-    out->allocs = (uint64_t)(sum.allocs + 0.5);
-    out->live_bytes = sum.live;
-    out->peak_bytes = sum.peak;
-    out->samples = sum.samples;
-    out->temporaries = sum.temporaries;
-    out->error_bytes = sum.error;
-    return sum.held;
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
     const uint32_t rows = mli_stack_rows(lord);
@@ -662,7 +629,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 
 /* -- life -- */
 
-static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
+MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
@@ -734,10 +701,8 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     if (tables) mli_picks_free(lord, tables->picks);
     mli_own_free(lord, tables, sizeof *tables);
 }
-/* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
-static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
     uint32_t i, rows = mli_stack_rows(lord);
-    (void)t;
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         mli_u64_store(&row->peak, mli_u64_load(&row->live));
@@ -750,11 +715,9 @@ static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     mli_u64_store(&lord->stacks.cut, 0);
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
-    life->check = mli_stacks_check;
     life->init = mli_stacks_init;
     life->lock = mli_stacks_lock;
     life->forked = mli_stacks_forked;
-    life->reset = mli_stacks_reset;
     life->free = mli_stacks_free;
 }
 

@@ -52,12 +52,6 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* The totals of a row at one moment. `error` is the square root of the variance. */
-typedef struct mli_stack_totals {
-    uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
-    double allocs;
-} mli_stack_totals;
-
 /* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
    general path then counts the bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
@@ -69,8 +63,6 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 
 MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
-/* Returns the totals of a row. Of an alloc in progress they may have a part. */
-MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
 /* Returns how many blocks the table has. */
 #if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord);
@@ -144,19 +136,18 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
-   peak of its device. */
-MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                                  memlord_stack_stat *out);
 /* Notes the live bytes of every stack of a device as the bytes that the stack holds at the peak of
    the device. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
-
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
    if that is 0). The first call also seeds the samples, and unwinds once, because the system's
    unwinder may load a library then. Requires: no other thread changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
+/* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
+MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
+/* Returns why a description is refused, or NULL if it is not. */
+MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #endif

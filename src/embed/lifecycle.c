@@ -9,6 +9,8 @@
 #include "books/threads.h"
 #include "books/fences.h"
 #include "books/stacks.h"
+#include "books/events.h"
+#include "services/snapshots.h"
 #include "embed/exit.h"
 #include "embed/leaks.h"
 #include "embed/lives.h"
@@ -105,7 +107,9 @@ static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const c
     return MEMLORD_E_INVALID;
 }
 static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
-    const char *why = mli_lives_check(desc);
+    const char *why = mli_stacks_check(desc);
+    if (!why) why = mli_events_check(desc);
+    if (!why) why = mli_snapshots_check(desc);
     if (!desc->allocator.alloc != !desc->allocator.free)
         why = "[create] allocator: one of alloc and free is missing";
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
@@ -121,20 +125,16 @@ static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc 
 }
 typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
 
-/* Makes a ledger as memlord_create does, but leaves mli_process_start to the caller. `start` is
-   mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a program
-   that makes its ledger there need not link those services. */
+/* Makes a ledger. The caller has checked the description and later calls mli_process_start. `start`
+   is mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a
+   program that makes its ledger there need not link those services. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
                                                memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
-    if (!out) return MEMLORD_E_INVALID;
-    *out = NULL;
     memset(&zeros, 0, sizeof zeros);
     if (!desc) desc = &zeros;
-    r = mli_desc_check(desc);
-    if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
     if (MLI_WINDOWS) mli_stay_loaded(); /* otherwise the exit hooks of threads would outlive a
@@ -153,7 +153,11 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_sta
 /* -- public -- */
 
 MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
-    memlord_result r = mli_ledger_make(desc, mli_desc_start, out);
+    memlord_result r;
+    if (!out) return MEMLORD_E_INVALID;
+    *out = NULL;
+    r = desc ? mli_desc_check(desc) : MEMLORD_OK;
+    if (r == MEMLORD_OK) r = mli_ledger_make(desc, mli_desc_start, out);
     if (r == MEMLORD_OK && mli_process_claim()) mli_process_start();
     return r;
 }

@@ -25,7 +25,6 @@
 #include "services/scopes.h"
 #include "services/contexts.h"
 #include "services/room.h"
-#include "services/stats.h"
 #include "services/retry.h"
 #include "services/snapshots.h"
 #include "embed/saving.h"
@@ -56,7 +55,6 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_scopes_life,
     mli_joint_life,
     mli_room_life,
-    mli_stats_life,
     mli_retry_life,
     mli_snapshots_life,
     mli_saving_life,
@@ -81,15 +79,6 @@ MLI_PRIVATE MLI_COLD size_t mli_lives_size(void) {
     size_t i, size = mli_state_room(sizeof(memlord));
     for (i = 0; i < MLI_LIVES; i++) size += mli_state_room(mli_life_at(i).size);
     return size;
-}
-MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc) {
-    const char *why = NULL;
-    size_t i;
-    for (i = 0; i < MLI_LIVES && !why; i++) {
-        const mli_life life = mli_life_at(i);
-        if (life.check) why = life.check(desc);
-    }
-    return why;
 }
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc) {
     char *state = (char *)lord + mli_state_room(sizeof *lord);
@@ -148,11 +137,3 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
     }
 }
 #endif
-
-MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
-    size_t i;
-    for (i = 0; i < MLI_LIVES; i++) {
-        const mli_life life = mli_life_at(i);
-        if (life.reset) life.reset(lord, t);
-    }
-}

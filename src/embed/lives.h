@@ -9,8 +9,6 @@
 
 /* Returns the bytes of a ledger with the states behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
-/* Returns why a description is refused, or NULL if it is not. */
-MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
@@ -29,9 +27,5 @@ MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
-
-/* Starts the totals in the states of all modules over. Requires: the caller holds the cold lock,
-   and t is the thread's record. */
-MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 #endif

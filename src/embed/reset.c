@@ -7,9 +7,13 @@
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/map.h"
+#include "books/anomalies.h"
+#include "books/blocks.h"
+#include "books/stacks.h"
 #include "services/bands.h"
 #include "services/snapshots.h"
-#include "embed/lives.h"
+#include "services/scopes.h"
+#include "services/stats.h"
 
 /* -- public -- */
 
@@ -22,7 +26,12 @@ MLI_API void memlord_reset(memlord *lord) {
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);
-    mli_lives_reset(lord, t);
+    mli_counters_reset(lord, t);
+    mli_blocks_reset(lord);
+    mli_scopes_reset(lord);
+    mli_stats_reset(lord);
+    mli_anomalies_reset(lord);
+    mli_stacks_reset(lord);
     mli_lock_drop(&mli_process.cold_lock);
     mli_thread_put(lord, t);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) mli_holders_restart(lord, i);

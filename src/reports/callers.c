@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "books/sites.h"
 #include "books/stacks.h"
+#include "books/stack_totals.h"
 #include "reports/capture.h"
 
 static size_t mli_callers_size(const mli_report *r) {

@@ -7,6 +7,7 @@
 #include "books/tags.h"
 #include "books/picks.h"
 #include "books/stacks.h"
+#include "books/stack_totals.h"
 #include "books/accounts.h"
 #include "books/parts.h"
 #include "books/limits.h"

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "books/counters.h"
 #include "books/stacks.h"
+#include "books/stack_totals.h"
 #include "services/stats.h"
 
 #if !defined(MEMLORD_NO_PROFILES)

@@ -560,9 +560,8 @@ static MLI_COLD void mli_scopes_forked(memlord *lord) {
         for (; s; s = s->next) mli_u64_store(&s->running, 0);
     }
 }
-static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord) {
     uint32_t i;
-    (void)t;
     for (i = 1; i < mli_scope_count(lord); i++)
         mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
 }
@@ -590,7 +589,6 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
     MLI_LIFE_STATE(life, scopes);
     life->forked = mli_scopes_forked;
-    life->reset = mli_scopes_reset;
     life->free = mli_scopes_free;
 }
 

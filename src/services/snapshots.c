@@ -429,7 +429,7 @@ static MLI_COLD void mli_snapshots_init(memlord *lord, const memlord_desc *desc)
     mli_lock_rank(&state->lock, MLI_RANK_SNAPSHOTS);
     for (i = 0; i < MLI_RECORDERS; i++) state->recorders[i].lord = lord;
 }
-static MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
+MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
     return desc->snapshot_ms && desc->snapshot_ms < MLI_RECORDER_MS_MIN
                ? "[create] snapshot_ms is neither 0 nor 10 or more"
                : NULL;
@@ -472,7 +472,6 @@ static MLI_COLD void mli_snapshots_free(memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life) {
     MLI_LIFE_STATE(life, snapshots);
-    life->check = mli_snapshots_check;
     life->init = mli_snapshots_init;
     life->stop = mli_snapshots_stop;
     life->lock = mli_snapshots_lock;

@@ -113,6 +113,8 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
    has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
+/* Returns why a description is refused, or NULL if it is not. */
+MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
 #endif

@@ -5,6 +5,7 @@
 #include "books/devices.h"
 #include "books/sites.h"
 #include "books/stacks.h"
+#include "books/stack_totals.h"
 #include "books/limits.h"
 #include "services/scopes.h"
 
@@ -276,15 +277,9 @@ static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
 
-/* -- life -- */
-
-/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
-   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
-   rearm. */
-static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;
-    (void)t;
     for (dev = 1; dev < n; dev++) {
         mli_device_record *device = mli_device_record_at(lord, dev);
         mli_phys *phys = mli_phys_lock(lord, dev);
@@ -297,7 +292,6 @@ static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
         mli_lock_drop(&phys->lock);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life) { life->reset = mli_stats_reset; }
 
 /* -- public -- */
 

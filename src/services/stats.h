@@ -92,6 +92,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
+/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
+   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
+   rearm. */
+MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 #endif

@@ -15,6 +15,7 @@
 #include "books/sites.h"
 #include "books/picks.h"
 #include "books/stacks.h"
+#include "books/stack_totals.h"
 #include "books/fences.h"
 #include "books/accounts.h"
 #include "books/parts.h"

@@ -1,0 +1,23 @@
+/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. May use
+   books/stacks and books/counters. Takes no lock. */
+#ifndef MLI_BOOKS_STACK_TOTALS_H
+#define MLI_BOOKS_STACK_TOTALS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/ledger.h"
+
+/* The totals of a row at one moment. `error` is the square root of the variance. */
+typedef struct mli_stack_totals {
+    uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
+    double allocs;
+} mli_stack_totals;
+
+/* Returns the totals of a row. Of an alloc in progress they may have a part. */
+MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
+/* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
+   peak of its device. */
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out);
+
+#endif
