@@ -3,8 +3,8 @@
 
 C includes leak: a file can use what a header of a header declares. Here every private name that a
 module uses must come from a module that it includes itself, and a header counts only its own
-includes. A module has at most 900 lines. universal-ctags finds the names. What is wrong is printed,
-a line each, and the status is 1.
+includes. A module has at most 900 lines, but reports/page is generated and may have more.
+universal-ctags finds the names. What is wrong is printed, a line each, and the status is 1.
 """
 import collections
 import os
@@ -66,7 +66,7 @@ def main():
             if owners[name] and not owners[name] & seen and not only_struct:
                 wrong.append(f'{SRC}/{file} uses {name} and does not include {"or ".join(sorted(owners[name]))}.h')
         size = sum(text[f].count('\n') for f in (file, module + '.c') if f in text)
-        if file.endswith('.h') and size > LINES:
+        if file.endswith('.h') and size > LINES and module != 'reports/page':
             wrong.append(f'{SRC}/{module} has {size} lines, more than {LINES}')
     print('\n'.join(wrong), end='\n' if wrong else '')
     return int(bool(wrong))

@@ -23,17 +23,29 @@ esac
 
 # The literals as a strict C99 compiler reads them, with the data between them.
 {
+    echo '#include <stdint.h>'
     echo '#include <stdio.h>'
     cat src/reports/page.h
     cat <<'C'
+static unsigned byte_at(size_t i) {
+    return i < MLI_HTML_PACKED ? (unsigned)(mli_html_packed[i / 8] >> (56 - i % 8 * 8)) & 255 : 0;
+}
 int main(void) {
-    size_t i;
+    const char *digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t i, j;
     for (i = 0; i < sizeof mli_html_head / sizeof *mli_html_head; i++)
         fputs(mli_html_head[i], stdout);
     fputs("@TEXT@", stdout);
     for (i = 0; i < sizeof mli_html_middle / sizeof *mli_html_middle; i++)
         fputs(mli_html_middle[i], stdout);
     fputs("@DATA@", stdout);
+    for (i = 0; i < sizeof mli_html_between / sizeof *mli_html_between; i++)
+        fputs(mli_html_between[i], stdout);
+    for (i = 0; i < MLI_HTML_PACKED; i += 3)
+        for (j = 0; j < 4; j++) {
+            unsigned word = byte_at(i) << 16 | byte_at(i + 1) << 8 | byte_at(i + 2);
+            putchar(i + j > MLI_HTML_PACKED ? '=' : digits[word >> (18 - 6 * j) & 63]);
+        }
     for (i = 0; i < sizeof mli_html_tail / sizeof *mli_html_tail; i++)
         fputs(mli_html_tail[i], stdout);
     return 0;

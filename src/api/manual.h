@@ -324,7 +324,7 @@
                                                                            (one file)
         MEMLORD_NO_REPORTS     leaves out all formats but TEXT and JSON: for the others the
                                calls return E_UNSUPPORTED                  (one file)
-        MEMLORD_NO_PAGE        likewise leaves out HTML: 50 KiB of code less (one file)
+        MEMLORD_NO_PAGE        likewise leaves out HTML: 41 KiB of code less (one file)
         MEMLORD_NO_PROFILES    likewise leaves out PPROF, HEAPTRACK and FOLDED (one file)
         MEMLORD_NO_NEIGHBOURS  leaves out the page of neighbours: memlord_pressure_open, _close,
                                _raise and memlord_device_id_set return E_UNSUPPORTED

@@ -14,6 +14,20 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
+/* Writes the scripts and the styles of the page, which are compressed, as base64. */
+static MLI_COLD void mli_put_packed(mli_out *o) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint32_t bits = 0; /* the last bits, which are in no digit yet, are the lowest */
+    int n = 0;         /* how many bits are in no digit yet */
+    size_t i;
+    for (i = 0; i < MLI_HTML_PACKED; i++) {
+        bits = bits << 8 | (uint32_t)(mli_html_packed[i / 8] >> (56 - i % 8 * 8) & 255);
+        for (n += 8; n >= 6; n -= 6) mli_put(o, &digits[bits >> (n - 6) & 63], 1);
+    }
+    if (n) mli_put(o, &digits[bits << (6 - n) & 63], 1);
+    for (; i % 3; i++) mli_put(o, "=", 1);
+}
+
 /* Writes the page. Readers without scripts see the verdicts and the devices, as in TEXT. No string
    can end the element with the JSON, because < and > are escaped there. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
@@ -27,6 +41,8 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     r->out.name_max = 0;
     mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
     mli_json_run(r, 1);
+    mli_put_html(r->o, mli_html_between[0], sizeof mli_html_between[0], sizeof mli_html_between);
+    mli_put_packed(r->o);
     mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
 }
 #endif

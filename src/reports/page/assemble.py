@@ -132,14 +132,25 @@ def array(name, text):
         name, size + 1, ",\n".join(literal(piece) for piece in pieces))
 
 
+def words(name, data):
+    """Returns an array of words that hold bytes, the first in the highest bits."""
+    line = (COLUMNS - 4) // 20 * 8
+    rows = [["0x" + data[j:j + 8].ljust(8, b"\0").hex() for j in range(i, min(i + line, len(data)), 8)]
+            for i in range(0, len(data), line)]
+    return "#define MLI_HTML_%s %d /* the bytes that mli_html_%s holds */\nstatic const uint64_t mli_html_%s[] = {\n%s};\n" % (
+        name.upper(), len(data), name, name, ",\n".join("    " + ", ".join(row) for row in rows))
+
+
 def section():
     head, rest = page(True).split(TEXT)
     middle, tail = rest.split(MARK)
+    between, packed, tail = re.match('(.*id="packed">)([^<]*)(.*)$', tail, re.DOTALL).groups()
     return ("/* The HTML report around its data, made from src/reports/page by `make page`: change it there.\n"
             "   Minified by esbuild " + MINIFIER + ". */\n#ifndef MLI_REPORTS_PAGE_H\n#define MLI_REPORTS_PAGE_H\n"
             "#if !defined(MEMLORD_NO_PAGE)\n\n" +
             "\n".join(array(*part) for part in
-                      (("head", head), ("middle", middle), ("tail", tail))) + "\n#endif\n\n#endif\n")
+                      (("head", head), ("middle", middle), ("between", between), ("tail", tail))) + "\n" +
+            words("packed", base64.b64decode(packed)) + "\n#endif\n\n#endif\n")
 
 
 def header(write):
