@@ -6103,8 +6103,8 @@ typedef struct mli_self_state {
                                 none */
     uintptr_t fence_frame, try_frame; /* the frames that called the fence and the try function: see
                                          mli_frame_runs */
-    void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
-                                NULL: none */
+    void *fence_asked;       /* if fence_lord is not 0: the fence whose `done` the thread runs, or
+                                has left by longjmp; NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
                                 unwinder */
@@ -14625,7 +14625,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_enter(lord);
     f->sibling = NULL;
     f->serial = 0;
-    f->detached = f->owes_drop = 0;
+    f->detached = 0;
     f->early_answer = 0;
     f->next = state->unused;
     state->unused = f;
@@ -17632,7 +17632,6 @@ static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     if (mli_self.fence_lord != lord->generation) return 0;
     if (mli_fence_is_running(lord, here)) return 1;
     mli_self.fence_lord = 0;
-    mli_self.fence_asked = NULL;
     if (left) (void)mli_fence_take_answer(lord, left, 0);
     return 0;
 }
