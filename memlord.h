@@ -55,50 +55,61 @@
 
     All groups, in the order of the API:
 
-        results      memlord_result, memlord_result_text
-        devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
-                     memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify;
-                     memlord_log_stderr
-        storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
-                     _free_n, _free_begin, _free_end, _move, _copy
-        views        memlord_track, _retain, _release, _track_n, _release_n
-        arenas       memlord_arena_add, _arena_sub
-        fences       memlord_free_deferred, _free_done, _block_use, _retire
-        sites        memlord_sites_enable, _sites_top; memlord_site_at, _of, _address, _place,
-                     _rename, _functions_set, _top_alloc, _top_free; MEMLORD_SITE
-        stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
-                     memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
-        statistics   memlord_allocated, _freed, _pending, _peak, _peak_reset, _stats_get, _reset;
-                     memlord_summary, _rate, _format_bytes, _parse_bytes
-        blocks       memlord_blocks_each, _blocks_top; memlord_block_find, _containing, _describe,
-                     _retag; memlord_mark, _leaks
-        mistakes     memlord_anomalies_each
-        parts        memlord_part_add, _part_remove, _parts_each
-        tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
-                     memlord_stream_set
-        capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
-        limits       memlord_limit_set, _limit_set_fraction, _headroom, _would_fit, _plan_fit,
-                     _explain
-        reservations memlord_reserve, _reserve_commit, _adopt
-        accounts     memlord_account_open, _charge, _use, _get, _close
-        one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
-        bands        memlord_strategy_set, _unset, _check, _default
-        collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
-        out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
-        pools        memlord_pool_set, _add, _served; memlord_cached_ratio, _fragmentation
-        neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
-        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get,
-                     _current, _device_time
-        contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
-        snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
-        events       memlord_events_start, _stop, _each
-        reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
-                     memlord_export_start, _stop: a file for Prometheus, kept fresh
-        C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
-                     ::resource
-        interposers  memlord_interposer: tags and scopes reach a preloaded library, too
-        hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
+        results       memlord_result_text
+        devices       memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set,
+                      _share, memlord_devices
+        lifecycle     memlord_log_stderr, memlord_create, _destroy, _global, _global_setup,
+                      _logger_set, _verify
+        storages      memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end,
+                      _free_begin, _free_end, _alloc_n, _free_n, _move, _copy
+        views         several owners of one storage: memlord_track, _retain, _release,
+                      _track_n, _release_n
+        arenas        bytes without an identity: memlord_arena_add, _sub
+        fences        memory that the device still uses: memlord_free_deferred, _done,
+                      memlord_block_use, memlord_retire
+        sites         which code allocates: memlord_sites_enable, memlord_site_at, _of,
+                      _address, _place, _rename, _functions_set, memlord_sites_top,
+                      memlord_site_top_alloc, _free
+        stacks        the callers of each alloc: memlord_stacks_top, _set,
+                      memlord_unwind_frame_pointers
+        statistics    memlord_allocated, _freed, _pending, _peak, _stats_get, _rate, _reset,
+                      _peak_reset, _format_bytes, _parse_bytes, _summary
+        blocks        what lives, and what leaks: memlord_blocks_each, _top,
+                      memlord_block_find, _containing, _describe, _retag, memlord_mark, _leaks
+        mistakes      what the host did wrong, and where: memlord_anomalies_each
+        parts         what is inside a storage: memlord_part_add, _remove, memlord_parts_each
+        tags          planned and actual bytes of a purpose: memlord_tag_begin, _end, _current,
+                      _default_set, memlord_stream_set, memlord_tag_get, memlord_expect
+        capacity      memlord_capacity_source_set, memlord_capacity_get, _sample,
+                      memlord_poller_start, _stop
+        limits        memlord_limit_set, _set_fraction, memlord_headroom, _would_fit,
+                      _plan_fit, _explain
+        reservations  memory for work that has not begun: memlord_reserve, _reserve_commit,
+                      _reserve_adopt
+        accounts      bytes charged to a request or a user: memlord_account_open, _charge,
+                      _use, _get, _close
+        one alloc     site, tag, ticket, account and stream in one call: memlord_alloc_with
+        bands         when a collection pays: memlord_strategy_set, _unset, _check, _default
+        collection    memlord_gc_callback_add, _remove, memlord_gc_run, _poll
+        out of memory memlord_retry_backoff, memlord_alloc_retry, _failed
+        pools         memory that the host's own allocator holds: memlord_pool_set, _add,
+                      _served, memlord_cached_ratio, memlord_fragmentation
+        pressure      how full a device is, in one word: memlord_pressure_level
+        neighbours    processes that share a device: memlord_device_id_set,
+                      memlord_pressure_open, _close, _raise
+        scopes        the cost of a phase of the program: memlord_scope_begin, _end,
+                      _shapes_set, _export, _adopt, _return, _get, _current, _device_time
+        contexts      fibres, coroutines and jobs that move between threads:
+                      memlord_context_swap, _drop
+        snapshots     how memory moved: memlord_checkpoint, _snapshots_start, _snapshots_stop
+        events        every change, in a ring: memlord_events_start, _stop, _each
+        reports       memlord_format_for, memlord_write, _save, _labels_set, _save_at_exit,
+                      _export_start, _export_stop, _request_save
+        interposers   a preloaded library with a ledger of its own
+        hooks         a host whose allocator is a table of function pointers:
+                      memlord_hooks_install, _uninstall
+        C++           mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
+                      ::resource
 
     ---------------------------------------------------------------- >>example ---
 
@@ -1213,6 +1224,8 @@ MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
+/* -- stacks: the callers of each alloc -- */
+
 /* The numbers of a stack at one site on one device. `frames` are the return addresses of the
    allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
    numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
@@ -1435,7 +1448,7 @@ MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* -- blocks and leaks -- */
+/* -- blocks: what lives, and what leaks -- */
 
 /* A description of a block or a part. Every string is copied. All fields may be zero. */
 typedef struct memlord_meta {
@@ -1519,7 +1532,7 @@ MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
 
-/* -- mistakes of the host, with their place -- */
+/* -- mistakes: what the host did wrong, and where -- */
 
 #define MLI_ANOMALY_KINDS(X)                                                                  \
     X(UNKNOWN_FREE, "unknown_free", "a free of a storage that is not live")                   \
@@ -1603,7 +1616,7 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
-/* -- tags, and planned against actual bytes -- */
+/* -- tags: planned and actual bytes of a purpose -- */
 
 /* Begins a tag, which this thread's allocs get until the matching end. MEMLORD_TAG and
    MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text
@@ -1807,7 +1820,7 @@ MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* -- reservations: admission -- */
+/* -- reservations: memory for work that has not begun -- */
 
 typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 
@@ -1897,7 +1910,7 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
-/* -- one alloc, with all that can be said of it -- */
+/* -- one alloc: site, tag, ticket, account and stream in one call -- */
 
 /* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
    the thread has. */
@@ -2168,6 +2181,8 @@ MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
    allocated), 0 to 1. The result is 0 when nothing is free, and NaN when the largest free piece is
    not known. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
+
+/* -- pressure: how full a device is, in one word -- */
 
 enum {
     MEMLORD_PRESSURE_UNKNOWN,  /* neither capacity nor limit is known */
