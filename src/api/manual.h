@@ -271,6 +271,8 @@
         MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 250
                                                                            (one file)
         MEMLORD_MAX_SCOPES     paths of scopes a ledger can know, default 4096 (one file)
+        MEMLORD_MAX_SERIES     tags of each device, and scopes, that PROMETHEUS names,
+                               default 100; the others are one series     (one file)
         MEMLORD_MAX_STRINGS    bytes of names kept per ledger, default 64 MiB
                                                                            (one file)
         MEMLORD_MAX_STACK_NODES
