@@ -6509,15 +6509,24 @@ MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_digits(o, byte, 16, 2);
 }
 
+/* Returns 1 if a byte is a character of ASCII that JSON has as it is, also within HTML. */
+static int mli_is_plain_json(unsigned char c) {
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
+}
 MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
+        const unsigned char *from = s;
         uint32_t code;
-        size_t n = mli_utf8_decode(s, &code);
+        size_t n;
+        while (mli_is_plain_json(*s)) s++;
+        mli_put(o, (const char *)from, (size_t)(s - from));
+        if (!*s) return;
+        n = mli_utf8_decode(s, &code);
         if (!n) {
             mli_put_invalid_byte(o, *s);
             n = 1;
-        } else if (code < 0x80 && strchr("\"\\<>&", (int)code)) {
+        } else if (code < 0x80) {
             mli_put_str(o, "\\u");
             mli_put_digits(o, code, 16, 4);
         } else {
@@ -8838,6 +8847,8 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
 }
 
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
+    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger; spares
+                                                               it their locks */
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
     if (s->stopped_state == MLI_SHARD_NEW) {
@@ -27197,7 +27208,7 @@ static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_
    same size, the one with the lower number comes first. */
 static MLI_COLD void mli_streams_sort(mli_report *r) {
     size_t i, k, n = 0;
-    for (i = 0; i < MLI_STREAMS; i++) {
+    for (i = 0; n < r->streams; i++) {
         const mli_stream_line line = r->stream[i];
         if (!line.dev) continue;
         for (k = n++; k && (r->stream[k - 1].bytes < line.bytes ||

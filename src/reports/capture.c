@@ -99,7 +99,7 @@ static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_
    same size, the one with the lower number comes first. */
 static MLI_COLD void mli_streams_sort(mli_report *r) {
     size_t i, k, n = 0;
-    for (i = 0; i < MLI_STREAMS; i++) {
+    for (i = 0; n < r->streams; i++) {
         const mli_stream_line line = r->stream[i];
         if (!line.dev) continue;
         for (k = n++; k && (r->stream[k - 1].bytes < line.bytes ||
