@@ -528,7 +528,7 @@ __attribute__((constructor)) static void begin(void) {
         know_stderr();
         read_environment();
         if (!want.path[0]) keep_stderr();
-        find_symbolize();
+        begin_symbolize();
         exported.lord = lord;
         begin_recording();
         begin_signals();
