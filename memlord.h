@@ -7196,9 +7196,8 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Has the system make pages that are about to be used. One request takes a fraction of the time of a
-   page fault for each page. Without the request, which older systems refuse, the faults make the
-   pages. */
+/* Has the system make pages that are about to be used. One request takes less time than a page
+   fault for each page. Older systems refuse the request, and the faults make the pages. */
 static void mli_pages_populate(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, 23); /* 23 is MADV_POPULATE_WRITE, since Linux 5.14 */
@@ -19033,8 +19032,8 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
         this thread counts in the cell.
      4. Write the entry's words, and store the bucket's header. The header inserts or erases the
         entry.
-     5. Count the bytes in the cell. The result is negative if the cell has to be published: an alloc
-        raised the level above the cell's limit, or a free took it below the published part.
+     5. Count the bytes in the cell. The result is negative if the cell has to be published: an
+        alloc raised the level above the cell's limit, or a free took it below the published part.
      6. Leave the shard. If a result was negative, mli_alloc_finish and mli_free_finish do so, and
         publish the cells. They also do so if `alert` has a bit that concerns the device. `alert` is
         the ledger's mask of the work for the end of a call, such as events, fences, bands, waiters,

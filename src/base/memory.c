@@ -85,9 +85,8 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Has the system make pages that are about to be used. One request takes a fraction of the time of a
-   page fault for each page. Without the request, which older systems refuse, the faults make the
-   pages. */
+/* Has the system make pages that are about to be used. One request takes less time than a page
+   fault for each page. Older systems refuse the request, and the faults make the pages. */
 static void mli_pages_populate(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, 23); /* 23 is MADV_POPULATE_WRITE, since Linux 5.14 */

@@ -32,8 +32,8 @@
         this thread counts in the cell.
      4. Write the entry's words, and store the bucket's header. The header inserts or erases the
         entry.
-     5. Count the bytes in the cell. The result is negative if the cell has to be published: an alloc
-        raised the level above the cell's limit, or a free took it below the published part.
+     5. Count the bytes in the cell. The result is negative if the cell has to be published: an
+        alloc raised the level above the cell's limit, or a free took it below the published part.
      6. Leave the shard. If a result was negative, mli_alloc_finish and mli_free_finish do so, and
         publish the cells. They also do so if `alert` has a bit that concerns the device. `alert` is
         the ledger's mask of the work for the end of a call, such as events, fences, bands, waiters,

@@ -17,8 +17,8 @@ static struct {
 /* The file of the report that is being written. */
 static struct {
     const char *quoted;        /* the path with each % doubled, as memlord_save takes it */
-    char path[3 * TARGET_MAX]; /* with numbers in place of %p, %n and %t; `quoted` follows behind it,
-                                  so that both touch one page */
+    char path[3 * TARGET_MAX]; /* with numbers in place of %p, %n and %t; behind it follows
+                                  `quoted`, so that both touch one page */
 } target;
 
 /* Appends a text to the path. A text that does not fit is cut, because the system refuses such a
