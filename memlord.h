@@ -55,50 +55,61 @@
 
     All groups, in the order of the API:
 
-        results      memlord_result, memlord_result_text
-        devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
-                     memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify;
-                     memlord_log_stderr
-        storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
-                     _free_n, _free_begin, _free_end, _move, _copy
-        views        memlord_track, _retain, _release, _track_n, _release_n
-        arenas       memlord_arena_add, _arena_sub
-        fences       memlord_free_deferred, _free_done, _block_use, _retire
-        sites        memlord_sites_enable, _sites_top; memlord_site_at, _of, _address, _place,
-                     _rename, _functions_set, _top_alloc, _top_free; MEMLORD_SITE
-        stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
-                     memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
-        statistics   memlord_allocated, _freed, _pending, _peak, _peak_reset, _stats_get, _reset;
-                     memlord_summary, _rate, _format_bytes, _parse_bytes
-        blocks       memlord_blocks_each, _blocks_top; memlord_block_find, _containing, _describe,
-                     _retag; memlord_mark, _leaks
-        mistakes     memlord_anomalies_each
-        parts        memlord_part_add, _part_remove, _parts_each
-        tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
-                     memlord_stream_set
-        capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
-        limits       memlord_limit_set, _limit_set_fraction, _headroom, _would_fit, _plan_fit,
-                     _explain
-        reservations memlord_reserve, _reserve_commit, _adopt
-        accounts     memlord_account_open, _charge, _use, _get, _close
-        one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
-        bands        memlord_strategy_set, _unset, _check, _default
-        collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
-        out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
-        pools        memlord_pool_set, _add, _served; memlord_cached_ratio, _fragmentation
-        neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
-        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get,
-                     _current, _device_time
-        contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
-        snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
-        events       memlord_events_start, _stop, _each
-        reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
-                     memlord_export_start, _stop: a file for Prometheus, kept fresh
-        C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
-                     ::resource
-        interposers  memlord_interposer: tags and scopes reach a preloaded library, too
-        hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
+        results       memlord_result_text
+        devices       memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set,
+                      _share, memlord_devices
+        lifecycle     memlord_log_stderr, memlord_create, _destroy, _global, _global_setup,
+                      _logger_set, _verify
+        storages      memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end,
+                      _free_begin, _free_end, _alloc_n, _free_n, _move, _copy
+        views         several owners of one storage: memlord_track, _retain, _release,
+                      _track_n, _release_n
+        arenas        bytes without an identity: memlord_arena_add, _sub
+        fences        memory that the device still uses: memlord_free_deferred, _done,
+                      memlord_block_use, memlord_retire
+        sites         which code allocates: memlord_sites_enable, memlord_site_at, _of,
+                      _address, _place, _rename, _functions_set, memlord_sites_top,
+                      memlord_site_top_alloc, _free
+        stacks        the callers of each alloc: memlord_stacks_top, _set,
+                      memlord_unwind_frame_pointers
+        statistics    memlord_allocated, _freed, _pending, _peak, _stats_get, _rate, _reset,
+                      _peak_reset, _format_bytes, _parse_bytes, _summary
+        blocks        what lives, and what leaks: memlord_blocks_each, _top,
+                      memlord_block_find, _containing, _describe, _retag, memlord_mark, _leaks
+        mistakes      what the host did wrong, and where: memlord_anomalies_each
+        parts         what is inside a storage: memlord_part_add, _remove, memlord_parts_each
+        tags          planned and actual bytes of a purpose: memlord_tag_begin, _end, _current,
+                      _default_set, memlord_stream_set, memlord_tag_get, memlord_expect
+        capacity      memlord_capacity_source_set, memlord_capacity_get, _sample,
+                      memlord_poller_start, _stop
+        limits        memlord_limit_set, _set_fraction, memlord_headroom, _would_fit,
+                      _plan_fit, _explain
+        reservations  memory for work that has not begun: memlord_reserve, _reserve_commit,
+                      _reserve_adopt
+        accounts      bytes charged to a request or a user: memlord_account_open, _charge,
+                      _use, _get, _close
+        one alloc     site, tag, ticket, account and stream in one call: memlord_alloc_with
+        bands         when a collection pays: memlord_strategy_set, _unset, _check, _default
+        collection    memlord_gc_callback_add, _remove, memlord_gc_run, _poll
+        out of memory memlord_retry_backoff, memlord_alloc_retry, _failed
+        pools         memory that the host's own allocator holds: memlord_pool_set, _add,
+                      _served, memlord_cached_ratio, memlord_fragmentation
+        pressure      how full a device is, in one word: memlord_pressure_level
+        neighbours    processes that share a device: memlord_device_id_set,
+                      memlord_pressure_open, _close, _raise
+        scopes        the cost of a phase of the program: memlord_scope_begin, _end,
+                      _shapes_set, _export, _adopt, _return, _get, _current, _device_time
+        contexts      fibres, coroutines and jobs that move between threads:
+                      memlord_context_swap, _drop
+        snapshots     how memory moved: memlord_checkpoint, _snapshots_start, _snapshots_stop
+        events        every change, in a ring: memlord_events_start, _stop, _each
+        reports       memlord_format_for, memlord_write, _save, _labels_set, _save_at_exit,
+                      _export_start, _export_stop, _request_save
+        interposers   a preloaded library with a ledger of its own
+        hooks         a host whose allocator is a table of function pointers:
+                      memlord_hooks_install, _uninstall
+        C++           mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
+                      ::resource
 
     ---------------------------------------------------------------- >>example ---
 
@@ -312,6 +323,8 @@
         MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 250
                                                                            (one file)
         MEMLORD_MAX_SCOPES     paths of scopes a ledger can know, default 4096 (one file)
+        MEMLORD_MAX_SERIES     tags of each device, and scopes, that PROMETHEUS names,
+                               default 100; the others are one series     (one file)
         MEMLORD_MAX_STRINGS    bytes of names kept per ledger, default 64 MiB
                                                                            (one file)
         MEMLORD_MAX_STACK_NODES
@@ -1211,6 +1224,8 @@ MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
+/* -- stacks: the callers of each alloc -- */
+
 /* The numbers of a stack at one site on one device. `frames` are the return addresses of the
    allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
    numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
@@ -1433,7 +1448,7 @@ MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* -- blocks and leaks -- */
+/* -- blocks: what lives, and what leaks -- */
 
 /* A description of a block or a part. Every string is copied. All fields may be zero. */
 typedef struct memlord_meta {
@@ -1517,7 +1532,7 @@ MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
 
-/* -- mistakes of the host, with their place -- */
+/* -- mistakes: what the host did wrong, and where -- */
 
 #define MLI_ANOMALY_KINDS(X)                                                                  \
     X(UNKNOWN_FREE, "unknown_free", "a free of a storage that is not live")                   \
@@ -1601,7 +1616,7 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
-/* -- tags, and planned against actual bytes -- */
+/* -- tags: planned and actual bytes of a purpose -- */
 
 /* Begins a tag, which this thread's allocs get until the matching end. MEMLORD_TAG and
    MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text
@@ -1805,7 +1820,7 @@ MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* -- reservations: admission -- */
+/* -- reservations: memory for work that has not begun -- */
 
 typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 
@@ -1895,7 +1910,7 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
-/* -- one alloc, with all that can be said of it -- */
+/* -- one alloc: site, tag, ticket, account and stream in one call -- */
 
 /* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
    the thread has. */
@@ -2166,6 +2181,8 @@ MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
    allocated), 0 to 1. The result is 0 when nothing is free, and NaN when the largest free piece is
    not known. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
+
+/* -- pressure: how full a device is, in one word -- */
 
 enum {
     MEMLORD_PRESSURE_UNKNOWN,  /* neither capacity nor limit is known */
@@ -2535,7 +2552,7 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
    them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
    PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
    digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
-   (device, tag, scope, site, from, to, version), and what is beyond 1000 bytes.
+   (device, tag, scope, rest, site, from, to, version), and what is beyond 1000 bytes.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
@@ -3629,6 +3646,9 @@ typedef struct mli_job {
 #endif
 #ifndef MEMLORD_MAX_SCOPES
 #define MEMLORD_MAX_SCOPES 4096
+#endif
+#ifndef MEMLORD_MAX_SERIES
+#define MEMLORD_MAX_SERIES 100
 #endif
 #ifndef MEMLORD_MAX_STRINGS
 #define MEMLORD_MAX_STRINGS (64u << 20)
@@ -6088,8 +6108,8 @@ typedef struct mli_self_state {
                                 none */
     uintptr_t fence_frame, try_frame; /* the frames that called the fence and the try function: see
                                          mli_frame_runs */
-    void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
-                                NULL: none */
+    void *fence_asked;       /* if fence_lord is not 0: the fence whose `done` the thread runs, or
+                                has left by longjmp; NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
                                 unwinder */
@@ -14638,7 +14658,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_enter(lord);
     f->sibling = NULL;
     f->serial = 0;
-    f->detached = f->owes_drop = 0;
+    f->detached = 0;
     f->early_answer = 0;
     f->next = state->unused;
     state->unused = f;
@@ -17645,7 +17665,6 @@ static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     if (mli_self.fence_lord != lord->generation) return 0;
     if (mli_fence_is_running(lord, here)) return 1;
     mli_self.fence_lord = 0;
-    mli_self.fence_asked = NULL;
     if (left) (void)mli_fence_take_answer(lord, left, 0);
     return 0;
 }
@@ -19024,35 +19043,51 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
         the general path. So a thread's first call on a ledger goes there, and so does a call after
         one on another ledger. The record, an mli_thread, has a mask `special`: what the thread's
         calls have to do besides. In the usual case it is 0.
-     2. Enter the shard of the address, and look at the address's home bucket. An alloc finds a
-        vacant slot, a free finds the entry. While the thread is inside, no other thread changes the
-        table. A thread that needs the shard waits until this one is outside, once, and makes the
-        shard shared. books/map has mli_entry, mli_bucket and mli_home, and the reasons.
-     3. Find the device's number, its dev, and the thread's mli_cell for it (books/counters). Only
-        this thread counts in the cell.
-     4. Write the entry's words, and store the bucket's header. The header inserts or erases the
-        entry.
-     5. Count the bytes in the cell. The result is negative if the cell has to be published: an
-        alloc raised the level above the cell's limit, or a free took it below the published part.
-     6. Leave the shard. If a result was negative, mli_alloc_finish and mli_free_finish do so, and
-        publish the cells. They also do so if `alert` has a bit that concerns the device. `alert` is
-        the ledger's mask of the work for the end of a call, such as events, fences, bands, waiters,
-        or a report. The result for a free is also negative if a band check is due.
+     2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
+        shard. The state is the id of the thread that owns the shard. A thread that has to stop the
+        shard stores another state, makes all threads pass a barrier, and waits until no thread is
+        inside. So either this call sees the other state, or the other thread sees t->inside. A
+        reader, and a table that grows, give the shard back to its owner. The first call of another
+        thread makes the shard shared for good: then every call locks the buckets that it uses.
+     3. Look at the home bucket, which the hash of the address chooses. The bucket's header has a
+        print of each entry, a byte of the hash, and a call compares all prints at once. An alloc
+        finds a vacant slot, a free finds the entry. mli_home_room and mli_home_find prepare the
+        header that the call is to store, with the print of the slot set or cleared.
+     4. Find the device's number, its dev, and the thread's mli_cell for it. Only this thread counts
+        in the cell. A free compares the dev with the one in the entry.
+     5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
+        erases the entry.
+     6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
+        at once. Only the peak and the bands need more: mli_cell_publish_due has to see the cell if
+        an alloc raised its level above the cell's limit, or if a free took it below the published
+        part. The result of a count is then negative. The result for a free is also negative if a
+        band check is due.
+     7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
+        mli_free_finish does this, after it has published the cells that are due. It also runs if
+        `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work for the
+        end of a call, such as events, fences, bands, waiters, or a report.
 
-   An alloc stores these words: t->inside; the entry's key, word1 (device, bytes, references 1) and
-   word2 (the number of the present mark: see mli_mark_bits); the bucket's header; the cell's level
-   and allocs; t->inside again. A free stores t->inside, the header, the cell's level, the words of
-   its frees, and t->inside. mli_home_room and mli_home_find prepare the header that mli_home_store
-   stores, with the slot's print set or cleared.
+   The stores of the usual case, in their order:
+     alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
+            the present mark: see mli_mark_bits); the header; the cell's allocs and level; t->inside
+     free   t->inside; the header; the cell's out (the bytes that the thread freed), level and
+            frees; t->inside
 
-   Steps 1 to 3 change nothing in the books. If one of them fails, the call leaves the shard and
-   starts again in a function that serves more cases:
-     mli_alloc_full    serves rows of a site and a tag, births, samples, also in shared shards; and
-                       handles, which mli_alloc_other sends there
-     mli_alloc_window  serves the same, and probes the buckets after the home; it starts inside
-     mli_alloc_slow    runs the general path, in calls/record: every block, every shard, every
-                       thread. It makes what was not there: the record, the device, rows, cells
-   A free has mli_free_full, mli_free_other, mli_free_window and mli_free_slow. */
+   A call that the usual case does not serve goes to another function before it has changed
+   anything:
+     mli_alloc_other   if the arguments do not fit: another ledger than the thread's last one, a
+                       handle, a large block, a key that is refused. It sends handles to
+                       mli_alloc_full, and other calls to mli_alloc_slow
+     mli_alloc_full    if `special` is not 0 or the shard is not the thread's own. It serves the
+                       bits of MLI_SPECIAL_SERVED (tags, sites, scopes, stacks), also in shared
+                       shards
+     mli_alloc_window  if the home bucket is not enough. It probes the buckets after the home. The
+                       thread stays inside
+     mli_alloc_slow    in all other cases, such as a missing cell. It runs the general path, in
+                       calls/record: every block, every shard, every thread. It makes what was not
+                       there: the record, the device, rows, cells
+   A free has mli_free_other, mli_free_full, mli_free_window and mli_free_slow. mli_free_other also
+   takes all releases, and mli_free_full all blocks with a row. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
@@ -19179,7 +19214,7 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, MLI_END_FREE, site);
     cell = mli_entry_cell(lord, t, device, e, &dev);
     if (MLI_UNLIKELY(!cell)) {
-        mli_home_leave(t, &home);
+        mli_shard_leave(t);
         return mli_free_full(lord, device, storage, MLI_END_FREE, site);
     }
     bytes = MLI_BYTES(e->word1);
@@ -26933,6 +26968,7 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
    no sample. */
 typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
+    uint32_t dev;     /* the device of a tag; 0 in lines that are about other things */
     const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
                          about the whole device */
 } mli_line;
@@ -26958,7 +26994,6 @@ typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
     memlord_tag_stat stat;
     uint64_t peak_error; /* how many bytes the peak may be too low */
-    uint32_t dev;
     mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */
@@ -27411,17 +27446,17 @@ static void mli_report_tags(mli_report *r) {
     }
     for (i = 1; i <= r->tags; i++) {
         mli_tag_line *line = &r->tag[i];
-        line->dev = mli_row_at(r->lord, MLI_BOOK_TAG, i)->dev;
-        line->of.device = mli_device_record_at(r->lord, line->dev)->device;
-        line->phys = mli_report_phys(r, line->dev);
+        line->of.dev = mli_row_at(r->lord, MLI_BOOK_TAG, i)->dev;
+        line->of.device = mli_device_record_at(r->lord, line->of.dev)->device;
+        line->phys = mli_report_phys(r, line->of.dev);
         line->peak_error = mli_tag_stat_fill(r->lord, i, &line->stat);
         line->of.name = line->stat.tag;
         if (!line->stat.expected) {
             line->stat.expected = UINT64_MAX;
             line->stat.variance = INT64_MIN;
         }
-        mli_take_off(&r->tag[r->tags + line->dev].stat.allocated, line->stat.allocated);
-        if (line->phys && mli_dev_uses_capacity(r->lord, line->dev))
+        mli_take_off(&r->tag[r->tags + line->of.dev].stat.allocated, line->stat.allocated);
+        if (line->phys && mli_dev_uses_capacity(r->lord, line->of.dev))
             mli_take_off(&line->phys->untagged, line->stat.allocated);
         mli_report_tag_list(r, line);
     }
@@ -30960,7 +30995,7 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     if (!left) return;
     for (i = 0; i < r->tag_lines && shown < 6; i++) {
         const mli_tag_line *tag = &r->top_tag[i];
-        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->dev)) continue;
+        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->of.dev)) continue;
         if (!tag->stat.allocated) break;
         mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
         mli_take_off(&left, tag->stat.allocated);
@@ -33176,10 +33211,13 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 /* PROMETHEUS is the text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
    Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
-   that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
-   at memlord_reset, as the format allows. Sites, streams, blocks and their parts are left out,
-   because each would be a series of its own. Every sample has the labels of the ledger, too, so
-   that processes with other labels have other series. */
+   that sum() in a query is right. An empty tag counts the bytes without a tag. The first
+   MEMLORD_MAX_SERIES tags of each device, and the first so many scopes, have series of their own.
+   All others are added up in a series with an empty name and the label rest="1". Tags and scopes
+   keep their order as long as the ledger lives. So no series loses to another what it has counted.
+   Counters start over at memlord_reset, as the format allows. Sites, streams, blocks and their
+   parts are left out, because each would be a series of its own. Every sample has the labels of the
+   ledger, too, so that processes with other labels have other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -33207,6 +33245,8 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the others */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total.
@@ -33227,7 +33267,7 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
 /* Sets w->label to the labels of the ledger or, if it has none and exports, to its process id.
    Leaves out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
-    static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
+    static const char own[] = "device\0tag\0scope\0rest\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
     const char *at = mli_labels(w->x.lord), *end;
     char pid[32], *to = w->label;
@@ -33267,7 +33307,8 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
 }
 /* Writes a sample of the value `v`. `kind` is 'd' if v is signed, and 'X' if v is in billionths: it
    writes nanoseconds as seconds, or a rate. Any other kind writes v unsigned. If the device is
-   memlord_device_all(), there is no device label. If `key` is NULL, there is no other label. */
+   memlord_device_all(), there is no device label. If `key` is NULL, there is no other label. If
+   `label` is NULL, the sample is of what has no series of its own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -33276,8 +33317,8 @@ static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlo
     if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
     if (key) {
         mli_putf(o, device ? ",%s=\"" : "{%s=\"", key);
-        mli_prom_text(o, label);
-        mli_put_str(o, "\"");
+        if (label) mli_prom_text(o, label);
+        mli_put_str(o, label ? "\"" : "\",rest=\"1\"");
     }
     mli_prom_labels_put(w, device + (key != NULL));
     if (kind == 'X')
@@ -33342,8 +33383,9 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A family with a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, which are written
-                    as seconds */
+    char kind;   /* u: a number; d: a number that may be below 0; m: a number, of which several
+                    lines have the highest and not the sum; X: nanoseconds, which are written as
+                    seconds */
     uint16_t at; /* the offset of the value in the line */
     const char *help;
 } mli_family;
@@ -33370,7 +33412,8 @@ static const mli_family mli_prom_phys[] = {
 static const mli_family mli_prom_tags[] = {
     {"tag_bytes", 'u', offsetof(mli_tag_line, stat.allocated),
      "bytes live by what they are for; an empty tag: those without one"},
-    {"tag_peak_bytes", 'u', offsetof(mli_tag_line, stat.peak), "highest tag_bytes"},
+    {"tag_peak_bytes", 'u', offsetof(mli_tag_line, stat.peak),
+     "highest tag_bytes; of the rest: the sum of these"},
     {"tag_blocks", 'u', offsetof(mli_tag_line, stat.blocks), "storages live by what they are for"},
     {"tag_expected_bytes", 'u', offsetof(mli_tag_line, stat.expected), "bytes planned for a tag"},
     {"tag_variance_bytes", 'd', offsetof(mli_tag_line, stat.variance),
@@ -33385,9 +33428,51 @@ static const mli_family mli_prom_scopes[] = {
      "time of the host in a scope"},
     {"scope_delta_bytes", 'd', offsetof(mli_scope_line, stat.bytes.total),
      "bytes a scope allocated less those it freed; may be below 0"},
-    {"scope_peak_bytes", 'u', offsetof(mli_scope_line, stat.peak),
+    {"scope_peak_bytes", 'm', offsetof(mli_scope_line, stat.peak),
      "highest in one invocation, above where that began"},
     {NULL, 0, 0, NULL}};
+
+static uint64_t mli_prom_value(const mli_family *f, const char *line) {
+    uint64_t v;
+    memcpy(&v, line + f->at, sizeof v);
+    return v;
+}
+static int mli_prom_is_known(const mli_family *f, uint64_t v) {
+    return v != (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX);
+}
+/* Adds the values of a line to those of the line `rest`. */
+static MLI_COLD void mli_prom_add(const mli_family *f, char *rest, const char *line) {
+    for (; f->name; f++) {
+        uint64_t sum = mli_prom_value(f, rest), v = mli_prom_value(f, line);
+        if (!mli_prom_is_known(f, v)) continue;
+        if (!mli_prom_is_known(f, sum)) sum = 0;
+        sum = f->kind != 'm' ? sum + v : v > sum ? v : sum;
+        memcpy(rest + f->at, &sum, sizeof sum);
+    }
+}
+/* Leaves the first MEMLORD_MAX_SERIES lines of each device in a list, and makes one line, without a
+   name, of the others of the device. Lines with an empty name stay. Returns how many lines are
+   left. */
+static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, char *lines,
+                                      size_t size, size_t n) {
+    char *line = lines, *to = lines;
+    memset(w->named, 0, sizeof w->named);
+    for (; n--; line += size) {
+        mli_line *of = (mli_line *)(void *)line;
+        uint32_t named = *of->name ? ++w->named[of->dev] : 0;
+        if (named > MEMLORD_MAX_SERIES + 1u) {
+            mli_prom_add(f, w->rest[of->dev], line);
+            continue;
+        }
+        if (named == MEMLORD_MAX_SERIES + 1u) {
+            of->name = NULL;
+            w->rest[of->dev] = to;
+        }
+        memmove(to, line, size);
+        to += size;
+    }
+    return (size_t)(to - lines) / size;
+}
 
 /* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
    lines. */
@@ -33397,20 +33482,35 @@ static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, co
     const char *line = (const char *)lines;
     for (; n-- && !w->x.o->failed; line += size) {
         const mli_line *of = (const mli_line *)(const void *)line;
-        uint64_t v;
-        memcpy(&v, line + f->at, sizeof v);
-        if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
+        uint64_t v = mli_prom_value(f, line);
+        if (!mli_prom_is_known(f, v)) continue;
         if (!samples++) mli_prom_head(w->x.o, f->name, f->help);
-        mli_prom_sample(w, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
+        mli_prom_sample(w, f->name, of->device, key, of->name, f->kind, v);
     }
 }
+/* Writes the families of a list. If it has a key, its first line is at index 1, and it is
+   limited. */
 static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, const char *key,
-                                   const void *lines, size_t size, size_t n) {
-    for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
+                                   void *lines, size_t size, size_t n) {
+    char *first = (char *)lines;
+    if (!lines) return;
+    if (key) n = mli_prom_limit(w, f, first += size, size, n);
+    for (; f->name; f++) mli_prom_family(w, f, key, first, size, n);
 }
 
-/* Writes the bytes by tag that each device had at its peak. Bytes without a listed tag have an
-   empty tag. */
+/* Returns 1 if a tag of a device has series of its own. Requires: the list of tags is limited. */
+static MLI_COLD int mli_prom_named(const mli_prom_writer *w, uint32_t dev, const char *tag) {
+    const mli_tag_line *line = w->x.r->tag + 1;
+    uint32_t left = w->named[dev] < MEMLORD_MAX_SERIES ? w->named[dev] : MEMLORD_MAX_SERIES;
+    for (; left; line++)
+        if (line->of.dev == dev && line->of.name) {
+            if (line->of.name == tag) return 1;
+            left--;
+        }
+    return 0;
+}
+/* Writes the bytes by tag that each device had at its peak. Bytes without a tag, and of tags
+   without series of their own, have an empty tag. Requires: the list of tags is limited. */
 static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
     mli_holders *h = &w->x.r->holders;
@@ -33423,7 +33523,7 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
         if (!families++)
             mli_prom_head(w->x.o, name, "bytes live by tag when the peak was last looked at");
         for (k = 0, rest = h->bytes; k < h->tags; k++) {
-            if (!h->tag[k].tag) continue;
+            if (!h->tag[k].tag || !mli_prom_named(w, i, h->tag[k].tag)) continue;
             mli_prom_sample(w, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
             mli_take_off(&rest, h->tag[k].allocated);
         }
@@ -33503,8 +33603,7 @@ static MLI_COLD void mli_prom_write(void *writer) {
     mli_prom_rates(w);
     mli_prom_ooms(w);
     mli_prom_list(w, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
-    mli_prom_list(w, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
-                  r->tags + r->devices);
+    mli_prom_list(w, mli_prom_tags, "tag", r->tag, sizeof *r->tag, r->tags + r->devices);
     mli_prom_holders(w);
     mli_prom_routes(w, "pair_moves_total", "storages moved between two devices",
                     offsetof(mli_route, moves));
@@ -33514,8 +33613,7 @@ static MLI_COLD void mli_prom_write(void *writer) {
                     offsetof(mli_route, copies));
     mli_prom_routes(w, "pair_copied_bytes_total", "bytes copied between two devices",
                     offsetof(mli_route, copied_bytes));
-    mli_prom_list(w, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
-                  r->scopes);
+    mli_prom_list(w, mli_prom_scopes, "scope", r->scope, sizeof *r->scope, r->scopes);
     for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
         mli_prom_whole(w, mli_families[i][0], mli_families[i][1], 'u',
                        mli_loss_value(w->x.lord, i - MLI_STAT_COUNT));
@@ -33781,7 +33879,7 @@ static MLI_COLD void mli_trace_counter(mli_trace_writer *w, uint32_t dev, uint64
     mli_jsonf(w->x.o, "'(untagged)':%jd", mli_not_negative(w->level[w->x.tags + dev]));
     for (row = 1; row <= w->x.tags; row++) {
         int64_t level = mli_not_negative(w->level[row]);
-        if (w->x.r->tag[row].dev != dev) continue;
+        if (w->x.r->tag[row].of.dev != dev) continue;
         if (n++ < MLI_TRACE_TAGS) {
             mli_put_str(w->x.o, ",");
             mli_trace_text(&w->x, mli_export_tag(&w->x, row));
@@ -33883,7 +33981,7 @@ static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     }
     for (i = 1; i <= w->x.tags; i++) {
         w->level[i] = (int64_t)w->x.r->tag[i].stat.allocated - w->level[i];
-        w->level[w->x.tags + w->x.r->tag[i].dev] -= w->level[i];
+        w->level[w->x.tags + w->x.r->tag[i].of.dev] -= w->level[i];
     }
 }
 

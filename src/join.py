@@ -9,7 +9,8 @@
 
 A skeleton, src/PRODUCT.skeleton.h, says what a product holds. It includes the files of the API,
 and one line, `join: FOLDER...`, stands for the modules of these folders; the line `join: prefix` in
-api/prefix.h stands for a macro for each public function. Where the API repeats a table for each of
+api/prefix.h stands for a macro for each public function, and `join: index` in api/manual.h for the
+functions of the API by their groups, each group under a banner `-- NAME: what it is --`. Where the API repeats a table for each of
 its rows (MLI_X), the product has a line a row: a value or member with its comment. A module is x.h, which
 others may include, and x.c, if it has one. A module includes modules of its own folder and of the
 folders before it. The order of the modules follows from the includes: each comes after those that
@@ -30,6 +31,8 @@ EACH_ROW = re.compile(r'#define MLI_X\(([\w, ]+)\) (\S+(?: \S+)*)$')
 ROW = re.compile(r' X\(((?:"[^"]*"|[^"()])*)\)(?: *\n? */\* ((?:.|\n)*?) \*/)?')
 WIDTH = 100
 PUBLIC = re.compile(r'^(?:MEMLORD_API|MLI_API)\b[^;{(]*?\b(memlord_\w+)\s*\(', re.M)
+CALLED = re.compile(r'^(?:MEMLORD_API|MLI_INLINE)\b.*?\b(memlord_\w+)\(', re.M)
+GROUP = re.compile(r'^/\* -- ([\w ]+?)(?:: (.+?))? --', re.M)
 
 
 class Wrong(Exception):
@@ -140,6 +143,31 @@ def prefixes(place):
     return [(f'#define {name} MLI_PREFIXED({name})', *place) for name in names]
 
 
+def shortened(names):
+    """Public functions in a row. After memlord_tag_begin, _end stands for memlord_tag_end."""
+    out, full = [], []
+    for words in (name.split('_') for name in names):
+        begin = full[:-1]
+        if begin and words[:len(begin)] == begin:
+            out.append('_' + '_'.join(words[len(begin):]))
+        else:
+            out.append('_'.join(words))
+            full = words
+    return ', '.join(out)
+
+
+def index(place):
+    """The functions of the API by their groups, in its order. What is below >>support is left out."""
+    text = ''.join(line[0] + '\n' for line in joined('api/api.h')).split('>>support')[0]
+    _, *groups = GROUP.split(text)
+    out = []
+    for title, note, body in zip(groups[::3], groups[1::3], groups[2::3]):
+        entry = ': '.join(filter(None, [note, shortened(CALLED.findall(body))]))
+        out += textwrap.wrap(entry, WIDTH - 5, initial_indent=f'        {title:14}', subsequent_indent=' ' * 22,
+                             break_on_hyphens=False)
+    return [(line, *place) for line in out]
+
+
 def rows(lines, at):
     """The rows of the table that is defined at a line: (arguments, comment, line). The comment is the
     row's own, else its last argument."""
@@ -196,6 +224,8 @@ def joined(path):
             out += joined(include.group(1))
         elif folders and folders.group(1) == 'prefix':
             out += prefixes(line[1:])
+        elif line[0] == '        join: index':
+            out += index(line[1:])
         elif folders:
             for module in modules(folders.group(1).split()):
                 for file in module.files:

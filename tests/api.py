@@ -2,7 +2,6 @@
 """api.py [HEADER]: what the API of memlord.h promises its readers.
 
 Every public function has a comment of its own, right above it, which begins with a verb ("Returns").
-The index at the top names every function of the API, and none of those below the line, in >>support.
 There are at most MOST functions. What is wrong is printed, a line each, and the status is 1.
 """
 import re
@@ -13,7 +12,6 @@ from sections import sections
 MOST = 159
 FUNCTION = re.compile(r'^(?:MEMLORD_API|MLI_INLINE)\b.*?\b(memlord_\w+)\(')
 VERB = re.compile(r'/\* (?:[A-Z]\w*s)\b')
-WORD = re.compile(r'\b(memlord_\w+)|(?<![\w.])(_[a-z]\w*)')
 
 
 def functions(lines, names):
@@ -35,33 +33,18 @@ def comment(lines, number):
     return lines[number - 1]
 
 
-def indexed(text, known):
-    """The functions that the index names. After memlord_device_make, _cpu stands for
-    memlord_device_cpu: an abbreviation takes the place of one or more last words of the name before."""
-    found, name = set(), ''
-    for full, short in WORD.findall(text):
-        words = name.split('_')
-        tries = ['_'.join(words[:n]) + short for n in range(len(words) - 1, 0, -1)]
-        name = full or next((each for each in tries if each in known), name)
-        found.add(name)
-    return found & set(known)
-
-
 def main():
     with open(sys.argv[1] if len(sys.argv) > 1 else 'memlord.h', encoding='utf-8') as file:
         text = file.read()
     lines = text.split('\n')
     all_of = list(functions(lines, sections(text)))
     api = [name for name, section, _ in all_of if section == 'api']
-    index = indexed(text[text.index('All groups, in'):text.index('>>example ---')], [name for name, _, _ in all_of])
     wrong = [f'{name} has no comment of its own that begins with a verb'
              for name, _, number in all_of if not VERB.match(comment(lines, number))]
-    wrong += [f'{name} is not in the index' for name in api if name not in index]
-    wrong += [f'{name} is below the line, and in the index' for name in sorted(index - set(api))]
     if len(api) > MOST:
         wrong.append(f'the API has {len(api)} functions, more than {MOST}')
-    if len(api) < 100 or len(index) < 100:
-        wrong.append(f'only {len(api)} functions and {len(index)} in the index: this check no longer finds them')
+    if len(api) < 100:
+        wrong.append(f'only {len(api)} functions: this check no longer finds them')
     print('\n'.join(wrong) or f'{len(api)} public functions, and {len(all_of) - len(api)} below the line')
     return int(bool(wrong))
 

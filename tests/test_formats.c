@@ -796,6 +796,75 @@ static uint64_t metric(memlord *lord, const char *name) {
     free(text.data);
     return sum;
 }
+/* The value of one series, or UINT64_MAX. */
+static uint64_t series(memlord *lord, const char *name) {
+    test_text text = written(lord, MEMLORD_FORMAT_PROMETHEUS);
+    const char *at = strstr(text.data, name);
+    uint64_t value = at ? strtoull(at + strlen(name), NULL, 10) : UINT64_MAX;
+    free(text.data);
+    return value;
+}
+static void alloc_tagged(memlord *lord, uint64_t i) {
+    char name[32];
+    snprintf(name, sizeof name, "tag%d", (int)i);
+    assert_ok(memlord_tag_begin(lord, name));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x10000 + i, 1000 + i, &load_site));
+    assert_ok(memlord_tag_end(lord));
+}
+static void tags_beyond_the_first_hundred_are_one_series(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    uint64_t i;
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 7, NULL));
+    for (i = 0; i < 100; i++) alloc_tagged(lord, i);
+    assert_false(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "rest="));
+    for (; i < 150; i++) alloc_tagged(lord, i);
+    text = written(lord, MEMLORD_FORMAT_PROMETHEUS);
+    assert_int_equal(count_of(&text, "memlord_tag_bytes{"), 102); /* with the untagged bytes */
+    assert_int_equal(count_of(&text, "memlord_tag_peak_bytes{"), 101);
+    free(text.data);
+    assert_int_equal(series(lord, "\nmemlord_tag_bytes{device=\"cuda:1\",tag=\"tag99\"} "), 1099);
+    assert_int_equal(series(lord, "\nmemlord_tag_bytes{device=\"cuda:1\",tag=\"tag100\"} "),
+                     UINT64_MAX);
+    assert_int_equal(
+        series(lord, "\nmemlord_tag_bytes{device=\"cuda:1\",tag=\"\",rest=\"1\"} "),
+        50 * 1100 + 49 * 50 / 2);
+    assert_int_equal(series(lord, "\nmemlord_tag_bytes{device=\"cuda:1\",tag=\"\"} "), 7);
+    assert_int_equal(metric(lord, "memlord_tag_bytes"), stats_of(lord, all()).allocated);
+    assert_int_equal(metric(lord, "memlord_tag_blocks"), 150);
+    (void)read_of(lord, MEMLORD_FORMAT_PROMETHEUS);
+}
+static void each_device_has_a_hundred_tags(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    for (i = 0; i < 101; i++) alloc_tagged(lord, i);
+    assert_ok(memlord_tag_begin(lord, "tag100"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 5, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_int_equal(series(lord, "\nmemlord_tag_bytes{device=\"cpu\",tag=\"tag100\"} "), 5);
+    assert_int_equal(
+        series(lord, "\nmemlord_tag_bytes{device=\"cuda:1\",tag=\"\",rest=\"1\"} "), 1100);
+}
+static void run_scope(memlord *lord, int i) {
+    char name[32];
+    snprintf(name, sizeof name, "scope%d", i);
+    assert_ok(memlord_scope_begin(lord, name));
+    assert_ok(memlord_scope_end(lord));
+}
+/* A counter that fell would count as started over. */
+static void new_scopes_take_no_series_from_older_ones(void **state) {
+    static const char first[] = "\nmemlord_scope_invocations_total{scope=\"scope99\"} ",
+                      rest[] = "\nmemlord_scope_invocations_total{scope=\"\",rest=\"1\"} ";
+    memlord *lord = test_lord(state);
+    int i;
+    for (i = 0; i < 120; i++) run_scope(lord, i);
+    assert_int_equal(series(lord, first), 1);
+    assert_int_equal(series(lord, rest), 20);
+    for (i = 0; i < 300; i++) run_scope(lord, 200 + i % 30);
+    assert_int_equal(series(lord, first), 1);
+    assert_int_equal(series(lord, rest), 320);
+    assert_int_equal(metric(lord, "memlord_scope_invocations_total"), 420);
+}
 static void the_number_of_allocs_is_the_same_in_every_format(void **state) {
     memlord *lord = test_lord(state);
     test_text json;
@@ -1639,6 +1708,9 @@ int main(void) {
         TEST_SITES(heaptrack_ends_with_what_is_live_and_peaks_with_the_peak),
         TEST_SITES(heaptrack_has_the_calls_of_the_ledger_and_none_is_temporary),
         TEST_SITES(heaptrack_has_bytes_of_an_arena_without_a_call),
+        TEST(tags_beyond_the_first_hundred_are_one_series),
+        TEST(each_device_has_a_hundred_tags),
+        TEST(new_scopes_take_no_series_from_older_ones),
         TEST_SITES(the_number_of_allocs_is_the_same_in_every_format),
         TEST_SITES(more_pieces_than_heaptrack_gets_are_fewer_of_each),
         TEST_SITES(stacks_are_device_tag_scope_and_site),

@@ -346,6 +346,8 @@ MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
+/* -- stacks: the callers of each alloc -- */
+
 /* The numbers of a stack at one site on one device. `frames` are the return addresses of the
    allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
    numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
@@ -529,7 +531,7 @@ MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* -- blocks and leaks -- */
+/* -- blocks: what lives, and what leaks -- */
 
 /* A description of a block or a part. Every string is copied. All fields may be zero. */
 typedef struct memlord_meta {
@@ -613,7 +615,7 @@ MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
 
-/* -- mistakes of the host, with their place -- */
+/* -- mistakes: what the host did wrong, and where -- */
 
 #define MLI_ANOMALY_KINDS(X)                                                                  \
     X(UNKNOWN_FREE, "unknown_free", "a free of a storage that is not live")                   \
@@ -690,7 +692,7 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
-/* -- tags, and planned against actual bytes -- */
+/* -- tags: planned and actual bytes of a purpose -- */
 
 /* Begins a tag, which this thread's allocs get until the matching end. MEMLORD_TAG and
    MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text

@@ -55,50 +55,9 @@
 
     All groups, in the order of the API:
 
-        results      memlord_result, memlord_result_text
-        devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
-                     memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify;
-                     memlord_log_stderr
-        storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
-                     _free_n, _free_begin, _free_end, _move, _copy
-        views        memlord_track, _retain, _release, _track_n, _release_n
-        arenas       memlord_arena_add, _arena_sub
-        fences       memlord_free_deferred, _free_done, _block_use, _retire
-        sites        memlord_sites_enable, _sites_top; memlord_site_at, _of, _address, _place,
-                     _rename, _functions_set, _top_alloc, _top_free; MEMLORD_SITE
-        stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
-                     memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
-        statistics   memlord_allocated, _freed, _pending, _peak, _peak_reset, _stats_get, _reset;
-                     memlord_summary, _rate, _format_bytes, _parse_bytes
-        blocks       memlord_blocks_each, _blocks_top; memlord_block_find, _containing, _describe,
-                     _retag; memlord_mark, _leaks
-        mistakes     memlord_anomalies_each
-        parts        memlord_part_add, _part_remove, _parts_each
-        tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
-                     memlord_stream_set
-        capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
-        limits       memlord_limit_set, _limit_set_fraction, _headroom, _would_fit, _plan_fit,
-                     _explain
-        reservations memlord_reserve, _reserve_commit, _adopt
-        accounts     memlord_account_open, _charge, _use, _get, _close
-        one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
-        bands        memlord_strategy_set, _unset, _check, _default
-        collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
-        out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
-        pools        memlord_pool_set, _add, _served; memlord_cached_ratio, _fragmentation
-        neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
-        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get,
-                     _current, _device_time
-        contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
-        snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
-        events       memlord_events_start, _stop, _each
-        reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
-                     memlord_export_start, _stop: a file for Prometheus, kept fresh
-        C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
-                     ::resource
-        interposers  memlord_interposer: tags and scopes reach a preloaded library, too
-        hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
+        join: index
+        C++           mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
+                      ::resource
 
     ---------------------------------------------------------------- >>example ---
 
@@ -312,6 +271,8 @@
         MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 250
                                                                            (one file)
         MEMLORD_MAX_SCOPES     paths of scopes a ledger can know, default 4096 (one file)
+        MEMLORD_MAX_SERIES     tags of each device, and scopes, that PROMETHEUS names,
+                               default 100; the others are one series     (one file)
         MEMLORD_MAX_STRINGS    bytes of names kept per ledger, default 64 MiB
                                                                            (one file)
         MEMLORD_MAX_STACK_NODES

@@ -56,7 +56,7 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
    them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
    PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
    digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
-   (device, tag, scope, site, from, to, version), and what is beyond 1000 bytes.
+   (device, tag, scope, rest, site, from, to, version), and what is beyond 1000 bytes.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)

@@ -144,7 +144,7 @@ MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* -- reservations: admission -- */
+/* -- reservations: memory for work that has not begun -- */
 
 typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 
@@ -234,7 +234,7 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
-/* -- one alloc, with all that can be said of it -- */
+/* -- one alloc: site, tag, ticket, account and stream in one call -- */
 
 /* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
    the thread has. */
@@ -502,6 +502,8 @@ MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
    allocated), 0 to 1. The result is 0 when nothing is free, and NaN when the largest free piece is
    not known. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
+
+/* -- pressure: how full a device is, in one word -- */
 
 enum {
     MEMLORD_PRESSURE_UNKNOWN,  /* neither capacity nor limit is known */

@@ -23,6 +23,9 @@
 #ifndef MEMLORD_MAX_SCOPES
 #define MEMLORD_MAX_SCOPES 4096
 #endif
+#ifndef MEMLORD_MAX_SERIES
+#define MEMLORD_MAX_SERIES 100
+#endif
 #ifndef MEMLORD_MAX_STRINGS
 #define MEMLORD_MAX_STRINGS (64u << 20)
 #endif

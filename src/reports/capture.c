@@ -303,17 +303,17 @@ static void mli_report_tags(mli_report *r) {
     }
     for (i = 1; i <= r->tags; i++) {
         mli_tag_line *line = &r->tag[i];
-        line->dev = mli_row_at(r->lord, MLI_BOOK_TAG, i)->dev;
-        line->of.device = mli_device_record_at(r->lord, line->dev)->device;
-        line->phys = mli_report_phys(r, line->dev);
+        line->of.dev = mli_row_at(r->lord, MLI_BOOK_TAG, i)->dev;
+        line->of.device = mli_device_record_at(r->lord, line->of.dev)->device;
+        line->phys = mli_report_phys(r, line->of.dev);
         line->peak_error = mli_tag_stat_fill(r->lord, i, &line->stat);
         line->of.name = line->stat.tag;
         if (!line->stat.expected) {
             line->stat.expected = UINT64_MAX;
             line->stat.variance = INT64_MIN;
         }
-        mli_take_off(&r->tag[r->tags + line->dev].stat.allocated, line->stat.allocated);
-        if (line->phys && mli_dev_uses_capacity(r->lord, line->dev))
+        mli_take_off(&r->tag[r->tags + line->of.dev].stat.allocated, line->stat.allocated);
+        if (line->phys && mli_dev_uses_capacity(r->lord, line->of.dev))
             mli_take_off(&line->phys->untagged, line->stat.allocated);
         mli_report_tag_list(r, line);
     }

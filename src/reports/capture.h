@@ -43,6 +43,7 @@
    no sample. */
 typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
+    uint32_t dev;     /* the device of a tag; 0 in lines that are about other things */
     const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
                          about the whole device */
 } mli_line;
@@ -68,7 +69,6 @@ typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
     memlord_tag_stat stat;
     uint64_t peak_error; /* how many bytes the peak may be too low */
-    uint32_t dev;
     mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */

@@ -30,6 +30,8 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the others */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total.
@@ -50,7 +52,7 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
 /* Sets w->label to the labels of the ledger or, if it has none and exports, to its process id.
    Leaves out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
-    static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
+    static const char own[] = "device\0tag\0scope\0rest\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
     const char *at = mli_labels(w->x.lord), *end;
     char pid[32], *to = w->label;
@@ -90,7 +92,8 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
 }
 /* Writes a sample of the value `v`. `kind` is 'd' if v is signed, and 'X' if v is in billionths: it
    writes nanoseconds as seconds, or a rate. Any other kind writes v unsigned. If the device is
-   memlord_device_all(), there is no device label. If `key` is NULL, there is no other label. */
+   memlord_device_all(), there is no device label. If `key` is NULL, there is no other label. If
+   `label` is NULL, the sample is of what has no series of its own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -99,8 +102,8 @@ static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlo
     if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
     if (key) {
         mli_putf(o, device ? ",%s=\"" : "{%s=\"", key);
-        mli_prom_text(o, label);
-        mli_put_str(o, "\"");
+        if (label) mli_prom_text(o, label);
+        mli_put_str(o, label ? "\"" : "\",rest=\"1\"");
     }
     mli_prom_labels_put(w, device + (key != NULL));
     if (kind == 'X')
@@ -165,8 +168,9 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A family with a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, which are written
-                    as seconds */
+    char kind;   /* u: a number; d: a number that may be below 0; m: a number, of which several
+                    lines have the highest and not the sum; X: nanoseconds, which are written as
+                    seconds */
     uint16_t at; /* the offset of the value in the line */
     const char *help;
 } mli_family;
@@ -193,7 +197,8 @@ static const mli_family mli_prom_phys[] = {
 static const mli_family mli_prom_tags[] = {
     {"tag_bytes", 'u', offsetof(mli_tag_line, stat.allocated),
      "bytes live by what they are for; an empty tag: those without one"},
-    {"tag_peak_bytes", 'u', offsetof(mli_tag_line, stat.peak), "highest tag_bytes"},
+    {"tag_peak_bytes", 'u', offsetof(mli_tag_line, stat.peak),
+     "highest tag_bytes; of the rest: the sum of these"},
     {"tag_blocks", 'u', offsetof(mli_tag_line, stat.blocks), "storages live by what they are for"},
     {"tag_expected_bytes", 'u', offsetof(mli_tag_line, stat.expected), "bytes planned for a tag"},
     {"tag_variance_bytes", 'd', offsetof(mli_tag_line, stat.variance),
@@ -208,9 +213,51 @@ static const mli_family mli_prom_scopes[] = {
      "time of the host in a scope"},
     {"scope_delta_bytes", 'd', offsetof(mli_scope_line, stat.bytes.total),
      "bytes a scope allocated less those it freed; may be below 0"},
-    {"scope_peak_bytes", 'u', offsetof(mli_scope_line, stat.peak),
+    {"scope_peak_bytes", 'm', offsetof(mli_scope_line, stat.peak),
      "highest in one invocation, above where that began"},
     {NULL, 0, 0, NULL}};
+
+static uint64_t mli_prom_value(const mli_family *f, const char *line) {
+    uint64_t v;
+    memcpy(&v, line + f->at, sizeof v);
+    return v;
+}
+static int mli_prom_is_known(const mli_family *f, uint64_t v) {
+    return v != (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX);
+}
+/* Adds the values of a line to those of the line `rest`. */
+static MLI_COLD void mli_prom_add(const mli_family *f, char *rest, const char *line) {
+    for (; f->name; f++) {
+        uint64_t sum = mli_prom_value(f, rest), v = mli_prom_value(f, line);
+        if (!mli_prom_is_known(f, v)) continue;
+        if (!mli_prom_is_known(f, sum)) sum = 0;
+        sum = f->kind != 'm' ? sum + v : v > sum ? v : sum;
+        memcpy(rest + f->at, &sum, sizeof sum);
+    }
+}
+/* Leaves the first MEMLORD_MAX_SERIES lines of each device in a list, and makes one line, without a
+   name, of the others of the device. Lines with an empty name stay. Returns how many lines are
+   left. */
+static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, char *lines,
+                                      size_t size, size_t n) {
+    char *line = lines, *to = lines;
+    memset(w->named, 0, sizeof w->named);
+    for (; n--; line += size) {
+        mli_line *of = (mli_line *)(void *)line;
+        uint32_t named = *of->name ? ++w->named[of->dev] : 0;
+        if (named > MEMLORD_MAX_SERIES + 1u) {
+            mli_prom_add(f, w->rest[of->dev], line);
+            continue;
+        }
+        if (named == MEMLORD_MAX_SERIES + 1u) {
+            of->name = NULL;
+            w->rest[of->dev] = to;
+        }
+        memmove(to, line, size);
+        to += size;
+    }
+    return (size_t)(to - lines) / size;
+}
 
 /* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
    lines. */
@@ -220,20 +267,35 @@ static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, co
     const char *line = (const char *)lines;
     for (; n-- && !w->x.o->failed; line += size) {
         const mli_line *of = (const mli_line *)(const void *)line;
-        uint64_t v;
-        memcpy(&v, line + f->at, sizeof v);
-        if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
+        uint64_t v = mli_prom_value(f, line);
+        if (!mli_prom_is_known(f, v)) continue;
         if (!samples++) mli_prom_head(w->x.o, f->name, f->help);
-        mli_prom_sample(w, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
+        mli_prom_sample(w, f->name, of->device, key, of->name, f->kind, v);
     }
 }
+/* Writes the families of a list. If it has a key, its first line is at index 1, and it is
+   limited. */
 static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, const char *key,
-                                   const void *lines, size_t size, size_t n) {
-    for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
+                                   void *lines, size_t size, size_t n) {
+    char *first = (char *)lines;
+    if (!lines) return;
+    if (key) n = mli_prom_limit(w, f, first += size, size, n);
+    for (; f->name; f++) mli_prom_family(w, f, key, first, size, n);
 }
 
-/* Writes the bytes by tag that each device had at its peak. Bytes without a listed tag have an
-   empty tag. */
+/* Returns 1 if a tag of a device has series of its own. Requires: the list of tags is limited. */
+static MLI_COLD int mli_prom_named(const mli_prom_writer *w, uint32_t dev, const char *tag) {
+    const mli_tag_line *line = w->x.r->tag + 1;
+    uint32_t left = w->named[dev] < MEMLORD_MAX_SERIES ? w->named[dev] : MEMLORD_MAX_SERIES;
+    for (; left; line++)
+        if (line->of.dev == dev && line->of.name) {
+            if (line->of.name == tag) return 1;
+            left--;
+        }
+    return 0;
+}
+/* Writes the bytes by tag that each device had at its peak. Bytes without a tag, and of tags
+   without series of their own, have an empty tag. Requires: the list of tags is limited. */
 static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
     mli_holders *h = &w->x.r->holders;
@@ -246,7 +308,7 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
         if (!families++)
             mli_prom_head(w->x.o, name, "bytes live by tag when the peak was last looked at");
         for (k = 0, rest = h->bytes; k < h->tags; k++) {
-            if (!h->tag[k].tag) continue;
+            if (!h->tag[k].tag || !mli_prom_named(w, i, h->tag[k].tag)) continue;
             mli_prom_sample(w, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
             mli_take_off(&rest, h->tag[k].allocated);
         }
@@ -326,8 +388,7 @@ static MLI_COLD void mli_prom_write(void *writer) {
     mli_prom_rates(w);
     mli_prom_ooms(w);
     mli_prom_list(w, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
-    mli_prom_list(w, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
-                  r->tags + r->devices);
+    mli_prom_list(w, mli_prom_tags, "tag", r->tag, sizeof *r->tag, r->tags + r->devices);
     mli_prom_holders(w);
     mli_prom_routes(w, "pair_moves_total", "storages moved between two devices",
                     offsetof(mli_route, moves));
@@ -337,8 +398,7 @@ static MLI_COLD void mli_prom_write(void *writer) {
                     offsetof(mli_route, copies));
     mli_prom_routes(w, "pair_copied_bytes_total", "bytes copied between two devices",
                     offsetof(mli_route, copied_bytes));
-    mli_prom_list(w, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
-                  r->scopes);
+    mli_prom_list(w, mli_prom_scopes, "scope", r->scope, sizeof *r->scope, r->scopes);
     for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
         mli_prom_whole(w, mli_families[i][0], mli_families[i][1], 'u',
                        mli_loss_value(w->x.lord, i - MLI_STAT_COUNT));

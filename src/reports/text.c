@@ -589,7 +589,7 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     if (!left) return;
     for (i = 0; i < r->tag_lines && shown < 6; i++) {
         const mli_tag_line *tag = &r->top_tag[i];
-        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->dev)) continue;
+        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->of.dev)) continue;
         if (!tag->stat.allocated) break;
         mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
         mli_take_off(&left, tag->stat.allocated);

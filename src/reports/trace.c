@@ -141,7 +141,7 @@ static MLI_COLD void mli_trace_counter(mli_trace_writer *w, uint32_t dev, uint64
     mli_jsonf(w->x.o, "'(untagged)':%jd", mli_not_negative(w->level[w->x.tags + dev]));
     for (row = 1; row <= w->x.tags; row++) {
         int64_t level = mli_not_negative(w->level[row]);
-        if (w->x.r->tag[row].dev != dev) continue;
+        if (w->x.r->tag[row].of.dev != dev) continue;
         if (n++ < MLI_TRACE_TAGS) {
             mli_put_str(w->x.o, ",");
             mli_trace_text(&w->x, mli_export_tag(&w->x, row));
@@ -243,7 +243,7 @@ static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     }
     for (i = 1; i <= w->x.tags; i++) {
         w->level[i] = (int64_t)w->x.r->tag[i].stat.allocated - w->level[i];
-        w->level[w->x.tags + w->x.r->tag[i].dev] -= w->level[i];
+        w->level[w->x.tags + w->x.r->tag[i].of.dev] -= w->level[i];
     }
 }
 

@@ -58,17 +58,19 @@ python3 tests/state.py >"$why" 2>&1
 verdict $? 'modules touch the state of others no more often than allowed'
 
 python3 tests/api.py >"$why" 2>&1
-verdict $? 'every public function has a comment of its own and is in the index, and there are at most 159'
+verdict $? 'every public function has a comment of its own, and there are at most 159'
 
 # -- each check fails where it should --
 
-# NAME EXPECTED COMMAND [TOOL]: after the command in a copy of src/, a tool says what is expected.
+# NAME EXPECTED COMMAND [TOOL]: after the command in a copy of src/, a tool (or the index) says what is
+# expected.
 tree=$out/tree
 planted() {
     rm -rf "$tree" && mkdir -p "$tree" && cp -R src memlord.h memlord_cuda.h "$tree"
     (cd "$tree" && eval "$3") || echo 'the fault was not planted'
     case ${4:-join} in
     join) (cd "$tree" && python3 src/join.py check) ;;
+    index) sed -n '/All groups/,/>>example/p' "$tree/memlord.h" && false ;;
     *) top=$PWD && (cd "$tree" && python3 src/join.py check && python3 "$top/tests/$4.py") ;;
     esac >"$why" 2>&1
     status=$?
@@ -100,10 +102,9 @@ planted 'a module of more than 900 lines is named' 'src/books/map has ' \
 
 planted 'a function without a comment of its own is named' 'memlord_allocated has no comment of its own' \
     "sed -i 's|^MEMLORD_API uint64_t memlord_allocated|\n&|' src/api/books.h && python3 src/join.py" api
-planted 'a function that the index leaves out is named' 'memlord_mark is not in the index' \
-    "sed -i 's/; memlord_mark, _leaks/; memlord_leaks/' src/api/manual.h && python3 src/join.py" api
-planted 'a function below the line in the index is named' 'memlord_find is below the line' \
-    "sed -i 's/; memlord_mark, _leaks/&, _find/' src/api/manual.h && python3 src/join.py" api
+planted 'a new function of the API stands in the index by itself' \
+    'blocks        what lives, and what leaks: memlord_blocks_counted, _each, _top,' \
+    "sed -i 's|^/\* -- blocks.*|&\n/* Counts. */\nMEMLORD_API int memlord_blocks_counted(void);|' src/api/books.h && python3 src/join.py" index
 
 for call in 'where 0:has the lines 1 to' 'where x:has the lines 1 to' 'where 1 stb_ds.h:no product' 'frobnicate:first lines'; do
     python3 src/join.py ${call%%:*} >"$why" 2>&1

@@ -638,11 +638,30 @@ def threads():
     return s
 
 
+def crowd():
+    """More tags, on two devices, and more scopes than PROMETHEUS names."""
+    s = begin(labels="rest=2,rank=1", depth=0)
+    for i in range(150):
+        s.tag_begin("tag %d" % i)
+        s.scope_begin("scope %d" % i)
+        s.alloc(GPU, 0x10000 + 64 * i, 1000 + i, STEP)
+        if i % 10 == 0:
+            s.alloc(CPU, 0x10000 + 64 * i, 10 + i, STEP)
+            s.expect(GPU, "tag %d" % i, 990 + 2 * i)
+        s.wait(i * 1_000_000)
+        if i != 120:
+            s.scope_end()
+        s.tag_end()
+    for i in range(100, 150, 2):
+        s.free(GPU, 0x10000 + 64 * i, STEP)
+    return s
+
+
 SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs), ("many", many),
            ("growing", growing),
            ("calls", calls),
            ("queues", queues), ("shortages", shortages), ("samples", samples),
-           ("threads", threads))
+           ("threads", threads), ("crowd", crowd))
 # The formats that are compared, where not all are: a text has no ranges, and how PPROF and HEAPTRACK
 # divide bytes that a realloc counted at two sites among their stacks is open.
 FORMATS = {"threads": ("JSON",), "samples": ("TEXT", "JSON", "HTML", "TRACE", "PROMETHEUS", "FOLDED", "FOLDED_PEAK",

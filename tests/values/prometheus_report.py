@@ -99,7 +99,7 @@ PLACES = (
     ("capacity_age_seconds", "age of these samples", lambda l: seconds(l.age)))
 TAGS = (
     ("tag_bytes", "bytes live by what they are for; an empty tag: those without one", lambda r: r.live),
-    ("tag_peak_bytes", "highest tag_bytes", lambda r: r.peak),
+    ("tag_peak_bytes", "highest tag_bytes; of the rest: the sum of these", lambda r: r.peak),
     ("tag_blocks", "storages live by what they are for", lambda r: r.blocks),
     ("tag_expected_bytes", "bytes planned for a tag", lambda r: r.expected or None),
     ("tag_variance_bytes", "tag_bytes - tag_expected_bytes; may be below 0",
@@ -126,11 +126,29 @@ LOSSES = (("dropped_scopes", "scopes there was no room for"),
           ("dropped_snapshots", "snapshots no longer kept"),
           ("dropped_exports", "exports that failed"))
 BUFFER = 2048  # bytes that the library collects before it calls the host's function
-OWN = ("device", "tag", "scope", "site", "from", "to", "version")  # labels of samples
+NAMED = 100  # tags of a device, and scopes, that have series of their own
+OWN = ("device", "tag", "scope", "rest", "site", "from", "to", "version")  # labels of samples
 
 
 def seconds(ns):
     return None if ns is None else fixed(ns, 9)
+
+
+class OtherScopes:
+    """The scopes without series of their own."""
+
+    def __init__(self, scopes):
+        self.scopes = scopes
+
+    def runs(self):
+        return [run for s in self.scopes for run in s.runs()]
+
+    def running(self):
+        return sum(s.running() for s in self.scopes)
+
+
+def rest(key):
+    return [(key, ""), ("rest", "1")]
 
 
 def own_labels(ledger):
@@ -188,7 +206,12 @@ class Metrics:
     def tags(self):
         ledger = self.ledger
         for name, help, of in TAGS:
-            samples = [([("device", row.device.name), ("tag", shown(row.subject))], of(row)) for row in ledger.tags]
+            samples = []
+            for d in ledger.devices:
+                rows = [row for row in ledger.tags if row.device is d]
+                samples += [([("device", d.name), ("tag", shown(row.subject))], of(row)) for row in rows[:NAMED]]
+                others = [of(row) for row in rows[NAMED:] if of(row) is not None]
+                samples.append(([("device", d.name)] + rest("tag"), sum(others) if others else None))
             if name == "tag_bytes":
                 samples += [([("device", d.name), ("tag", "")], d.live - sum(
                     row.live for row in ledger.tags if row.device is d)) for d in ledger.devices]
@@ -198,7 +221,8 @@ class Metrics:
         samples = []
         for d in self.ledger.devices:
             if d.holders:
-                tagged = [(tag, bytes) for tag, bytes in d.holders.tags if tag]
+                own = [row.subject for row in self.ledger.tags if row.device is d][:NAMED]
+                tagged = [(tag, bytes) for tag, bytes in d.holders.tags if tag in own]
                 samples += [([("device", d.name), ("tag", shown(tag))], bytes) for tag, bytes in tagged]
                 samples.append(([("device", d.name), ("tag", "")],
                                 d.holders.bytes - sum(bytes for _, bytes in tagged)))
@@ -233,7 +257,10 @@ class Metrics:
                 ([("from", r.source.name), ("to", r.target.name)], of(r))
                 for r in ledger.routes if r.moves or r.copies])
         for name, help, of in SCOPES:
-            self.family("scopes", name, help, [([("scope", shown(s.path))], of(s)) for s in ledger.scopes])
+            samples = [([("scope", shown(s.path))], of(s)) for s in ledger.scopes[:NAMED]]
+            if len(ledger.scopes) > NAMED:
+                samples.append((rest("scope"), of(OtherScopes(ledger.scopes[NAMED:]))))
+            self.family("scopes", name, help, samples)
         self.whole_ledger()
         return self.subjects
 
