@@ -772,6 +772,7 @@ static MLI_COLD void mli_text_own(mli_report *r) {
     mli_put_str(r->o, "\n");
 }
 
+#define MLI_TEXT_ARGUMENTS 85 /* the most characters of the program's arguments */
 static MLI_COLD void mli_text_first(mli_report *r) {
     size_t n;
     r->cpu.root = mli_proc_root(r->lord);
@@ -780,6 +781,8 @@ static MLI_COLD void mli_text_first(mli_report *r) {
     mli_put_str(r->o, "MemLord " MEMLORD_VERSION "  ");
     mli_text_process(r, r->o, 0);
     mli_put_str(r->o, "\n");
+    r->out.name_max = MLI_TEXT_ARGUMENTS;
+    if (*r->who.arguments) mli_putf(r->o, "arguments: %s\n", (const char *)r->who.arguments);
     n = mli_text_verdicts(r, 0, MLI_FIRST_SENTENCES);
     if (n > MLI_FIRST_SENTENCES) {
         mli_text_left_out(r, n - MLI_FIRST_SENTENCES, "sentence");

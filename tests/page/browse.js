@@ -1248,10 +1248,11 @@ tests['what only a comparison says is what tests/compare says'] = async () => {
             return { rows: [].concat(...kinds.map(kind => (all[kind] || []).filter(changed).map(r =>
                 [kind, kind === 'stack' ? null : r.name, STATES[r.sides], ...[0, 1, 2].map(m => r.bytes.map(side => known(side[m])))]))),
             said: diffDoubts({ base: side(base, 'base.json'), now: side(now, 'now.json') }, all).sort(),
+            from: [was, now].map(raw => since(side(raw)).slice(2, -1)),
             answer: diffAnswer({ base: side(base), now: side(now) }, all).replace('−', '-') };
         }, [pair, kinds]);
         if (/by stack/.test(one.answer)) [found, one].forEach(o => { o.answer = o.answer.replace(/by stack: .*, \+/, 'by stack: +'); }); // the page has functions there, diff a place
-        const wanted = { rows: [].concat(...kinds.map(kind => one.rows.filter(r => r[0] === kind))), said: one.said.slice().sort(), answer: one.answer };
+        const wanted = { rows: [].concat(...kinds.map(kind => one.rows.filter(r => r[0] === kind))), said: one.said.slice().sort(), from: one.from || found.from, answer: one.answer };
         if (JSON.stringify(found) !== JSON.stringify(wanted)) wrong.push([one.name, found, wanted]);
     }
     assert.deepStrictEqual(wrong, []);
@@ -1423,10 +1424,10 @@ tests['whatever is in two profiles, the comparison is text and does not break'] 
 
 tests['the title line says what the report is of, whatever is in its names'] = async () => {
     const page = await open('small'), of = JSON.parse(text('small'));
-    Object.assign(of.metadata, { program: '/opt/</b><script>window.harm=1</script>\u202e' + 'x'.repeat(5000), host: '<img src=x onerror=window.harm=1>', started_at: '2026-11-28T06:00:00.123Z' });
+    Object.assign(of.metadata, { program: '/opt/</b><script>window.harm=1</script>\u202e' + 'x'.repeat(5000), host: '<img src=x onerror=window.harm=1>', arguments: '--a <u>\n' + '-'.repeat(900), started_at: '2026-11-28T06:00:00.123Z' });
     await dropFile(page, 'named.json', JSON.stringify(of));
     await page.waitForSelector('.who b');
-    assert.match(await page.textContent('.who'), /^\/opt\/<\/b><script>window\.harm=1<\/script>\ufffdx+…pid 4711on <img src=x onerror=window\.harm=1>.*since 2026-11-28 06:00:00 UTCfor 4\.59 s/);
+    assert.match(await page.textContent('.who'), /^\/opt\/<\/b><script>window\.harm=1<\/script>\ufffdx+…--a <u>.-+…pid 4711on <img src=x onerror=window\.harm=1>.*since 2026-11-28 06:00:00 UTCfor 4\.59 s/);
     assert.strictEqual(await page.evaluate(() => window.harm), undefined);
     assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), 1280);
     assert.match(await page.title(), /^MemLord · \/opt\/<\/b><script>/);

@@ -1667,7 +1667,7 @@ function titleLine(p) {
     const meta = p.meta, program = text(meta.program, 80), ran = num(meta.uptime_ns);
     const from = typeof meta.generated_at === 'string' && ran !== null ? Date.parse(meta.generated_at) - ran / 1e6 : NaN; // a profile of before 0.5 does not say when it began
     const began = text(meta.started_at, 40) || isFinite(from) && new Date(from).toISOString();
-    return el('p.who', program && el('b', program), ...[num(meta.pid) && 'pid ' + meta.pid, text(meta.host, 60) && 'on ' + text(meta.host, 60), text(meta.labels, 200),
+    return el('p.who', program && el('b', program), ...[text(meta.arguments, 200), num(meta.pid) && 'pid ' + meta.pid, text(meta.host, 60) && 'on ' + text(meta.host, 60), text(meta.labels, 200),
         began && 'since ' + began.replace('T', ' ').replace(/\.\d*Z$|Z$/, ' UTC'), ran !== null && 'for ' + duration(ran), p.raw.version && 'MemLord ' + text(p.raw.version, 20)].filter(Boolean).map(words => el('span', words)));
 }
 
