@@ -753,10 +753,10 @@ class Report:
 
     def leaks(self):
         ledger, found = self.ledger, self.ledger.leaks()
-        if not ledger.mark_now or not found:
+        if not (ledger.mark_now or ledger.by_peak(ledger.total())) or not found:
             return
-        self.put("leaks", "", "       bytes     blocks  leaks since mark %d: %s" % (
-            ledger.mark_now, amount(sum(b.bytes for b in found), len(found))))
+        self.put("leaks", "", "       bytes     blocks  %s: %s" % (
+            "leaks since mark %d" % ledger.mark_now if ledger.mark_now else "still live, and no mark was set", amount(sum(b.bytes for b in found), len(found))))
         sites = ledger.leak_sites()
         for leak in sites[:LEAKS]:
             self.put("leaks", size(leak.bytes, 12) + number(leak.count, 11) + "  " + self.leak_site(leak))
@@ -771,7 +771,7 @@ class Report:
         stacks = ledger.stack_leaks()
         if not stacks:
             return
-        self.put("leaks", "", "       bytes     blocks  leaks by stack" + self.estimates())
+        self.put("leaks", "", "       bytes     blocks  %s by stack" % ("leaks" if ledger.mark_now else "still live,") + self.estimates())
         for leak in stacks[:FIRST_STACKS]:
             self.put("leaks", size(leak.bytes, 12) + number(leak.count, 11) + "  " +
                      self.frames(leak.row))
