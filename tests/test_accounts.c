@@ -861,6 +861,17 @@ static void tickets_hold_bytes_of_the_account(void **state) {
     assert_ok(memlord_reserve_commit(lord, ticket));
 }
 
+static void what_the_device_refuses_counts_at_no_account(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_account account = use_account(lord, 100);
+    memlord_ticket ticket = 0;
+    assert_ok(memlord_account_charge(lord, account, 100));
+    assert_ok(memlord_account_charge(lord, account, -60)); /* the account has room for 60 */
+    assert_ok(memlord_limit_set(lord, cuda(0), 40));
+    assert_int_equal(memlord_reserve(lord, cuda(0), 50, &ticket), MEMLORD_E_LIMIT);
+    assert_int_equal(account_of(lord, account).refused, 0);
+}
+
 /* Reserves and returns 80 bytes over and over, until told to stop. */
 typedef struct reserver {
     memlord *lord;
@@ -1234,6 +1245,7 @@ int main(void) {
         TEST(a_plain_alloc_over_it_is_recorded),
         TEST(a_request_may_name_the_account_whose_limit_counts),
         TEST(tickets_hold_bytes_of_the_account),
+        TEST(what_the_device_refuses_counts_at_no_account),
         TEST(a_full_ticket_of_a_full_account_refuses_nothing),
         TEST(bytes_that_tickets_hold_never_reach_the_peak),
         TEST(a_ticket_without_an_account_covers_only_the_device),

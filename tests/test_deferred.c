@@ -2589,6 +2589,27 @@ static void retire_the_other_then_leave(fake *f) {
     retired_there = memlord_retire(the_other, memlord_device_all());
     leave_by_longjmp(f);
 }
+/* Leaves the `drop` of a fence of the other ledger, and then asks the fences of both. */
+static void leave_a_drop_there_then_retire(fake *f) {
+    f->in_done = NULL;
+    if (!setjmp(way_out)) (void)memlord_free_done(the_other, cuda(0), 0x1000);
+    (void)memlord_retire(the_other, memlord_device_all());
+    (void)memlord_retire(f->lord, memlord_device_all());
+}
+static void a_drop_left_in_another_ledger_does_not_end_the_done(void **state) {
+    memlord *lord = test_lord(state);
+    fake *here = pend(lord, cuda(0), 0x1000, 100, 1), *there;
+    assert_ok(memlord_create(NULL, &the_other));
+    there = pend(the_other, cuda(0), 0x1000, 7, 1);
+    there->in_drop = leave_by_longjmp;
+    here->lord = lord;
+    here->asked = 0;
+    here->in_done = leave_a_drop_there_then_retire;
+    (void)memlord_retire(lord, all());
+    assert_int_equal(there->dropped, 1);
+    assert_int_equal(here->asked, 1); /* a `done` that runs is not asked again */
+    memlord_destroy(the_other);
+}
 static void a_fence_that_has_retired_another_ledger_is_still_running(void **state) {
     memlord *lord = test_lord(state);
     fake *here = pend(lord, cuda(0), 0x1000, 100, 1), *next = pend(lord, cuda(0), 0x2000, 5, 2),
@@ -2778,6 +2799,7 @@ int main(void) {
         TEST(a_child_born_while_a_free_asks_its_fence_can_retire),
         TEST(a_fence_may_retire_another_ledger),
         TEST(a_fence_that_has_retired_another_ledger_is_still_running),
+        TEST(a_drop_left_in_another_ledger_does_not_end_the_done),
         TEST(a_done_left_after_it_retired_another_ledger_is_asked_again),
         TEST(a_fence_may_destroy_another_ledger),
     };

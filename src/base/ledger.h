@@ -408,8 +408,8 @@ typedef struct mli_self_state {
                                 none */
     uintptr_t fence_frame, try_frame; /* the frames that called the fence and the try function: see
                                          mli_frame_runs */
-    void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
-                                NULL: none */
+    void *fence_asked;       /* if fence_lord is not 0: the fence whose `done` the thread runs, or
+                                has left by longjmp; NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
                                 unwinder */

@@ -44,8 +44,8 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc in a cell. Returns a negative value if the cell's level rose above its `high`. A
-   level up to `high` needs no publication, because `high` is at most a share above `base`. */
+/* Counts an alloc in a cell. Returns a negative value if the cell's level rose above its `high`.
+   mli_cell_publish_due then raises `high`, and publishes a level that is above the limit. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);

@@ -54,7 +54,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_enter(lord);
     f->sibling = NULL;
     f->serial = 0;
-    f->detached = f->owes_drop = 0;
+    f->detached = 0;
     f->early_answer = 0;
     f->next = state->unused;
     state->unused = f;

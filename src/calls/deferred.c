@@ -139,7 +139,6 @@ static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     if (mli_self.fence_lord != lord->generation) return 0;
     if (mli_fence_is_running(lord, here)) return 1;
     mli_self.fence_lord = 0;
-    mli_self.fence_asked = NULL;
     if (left) (void)mli_fence_take_answer(lord, left, 0);
     return 0;
 }
