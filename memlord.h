@@ -6140,8 +6140,8 @@ typedef struct mli_self_state {
                                 none */
     uintptr_t fence_frame, try_frame; /* the frames that called the fence and the try function: see
                                          mli_frame_runs */
-    void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
-                                NULL: none */
+    void *fence_asked;       /* if fence_lord is not 0: the fence whose `done` the thread runs, or
+                                has left by longjmp; NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
                                 unwinder */
@@ -9228,8 +9228,8 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc in a cell. Returns a negative value if the cell's level rose above its `high`. A
-   level up to `high` needs no publication, because `high` is at most a share above `base`. */
+/* Counts an alloc in a cell. Returns a negative value if the cell's level rose above its `high`.
+   mli_cell_publish_due then raises `high`, and publishes a level that is above the limit. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -14662,7 +14662,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_enter(lord);
     f->sibling = NULL;
     f->serial = 0;
-    f->detached = f->owes_drop = 0;
+    f->detached = 0;
     f->early_answer = 0;
     f->next = state->unused;
     state->unused = f;
@@ -17669,7 +17669,6 @@ static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     if (mli_self.fence_lord != lord->generation) return 0;
     if (mli_fence_is_running(lord, here)) return 1;
     mli_self.fence_lord = 0;
-    mli_self.fence_asked = NULL;
     if (left) (void)mli_fence_take_answer(lord, left, 0);
     return 0;
 }
@@ -19048,36 +19047,52 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
         the general path. So a thread's first call on a ledger goes there, and so does a call after
         one on another ledger. The record, an mli_thread, has a mask `special`: what the thread's
         calls have to do besides. In the usual case it is 0.
-     2. Enter the shard of the address, and look at the address's home bucket. An alloc finds a
-        vacant slot, a free finds the entry. While the thread is inside, no other thread changes the
-        table. A thread that needs the shard waits until this one is outside, once, and makes the
-        shard shared. books/map has mli_entry, mli_bucket and mli_home, and the reasons.
-     3. Find the device's number, its dev, and the thread's mli_cell for it (books/counters). Only
-        this thread counts in the cell.
-     4. Write the entry's words, and store the bucket's header. The header inserts or erases the
-        entry.
-     5. Count the bytes in the cell. The result is negative if the cell may have to be published: an
-        alloc raised the level above the highest one since the last publication, or a free took it
-        below the published part. In a thread that only grows every alloc has a negative result.
-     6. Leave the shard. If a result was negative, mli_alloc_finish and mli_free_finish do so, and
-        publish the cells. They also do so if `alert` has a bit that concerns the device. `alert` is
-        the ledger's mask of the work for the end of a call, such as events, fences, bands, waiters,
-        or a report. The result for a free is also negative if a band check is due.
+     2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
+        shard. The state is the id of the thread that owns the shard. A thread that has to stop the
+        shard stores another state, makes all threads pass a barrier, and waits until no thread is
+        inside. So either this call sees the other state, or the other thread sees t->inside. A
+        reader, and a table that grows, give the shard back to its owner. The first call of another
+        thread makes the shard shared for good: then every call locks the buckets that it uses.
+     3. Look at the home bucket, which the hash of the address chooses. The bucket's header has a
+        print of each entry, a byte of the hash, and a call compares all prints at once. An alloc
+        finds a vacant slot, a free finds the entry. mli_home_room and mli_home_find prepare the
+        header that the call is to store, with the print of the slot set or cleared.
+     4. Find the device's number, its dev, and the thread's mli_cell for it. Only this thread counts
+        in the cell. A free compares the dev with the one in the entry.
+     5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
+        erases the entry.
+     6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
+        at once. Only the peak and the bands need more: mli_cell_publish_due has to see the cell if
+        an alloc raised its level above the highest one since the last publication, or if a free
+        took it below the published part. The result of a count is then negative. In a thread that
+        only grows every alloc has a negative result. The result for a free is also negative if a
+        band check is due.
+     7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
+        mli_free_finish does this, after it has published the cells that are due. It also runs if
+        `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work for the
+        end of a call, such as events, fences, bands, waiters, or a report.
 
-   An alloc stores these words: t->inside; the entry's key, word1 (device, bytes, references 1) and
-   word2 (the number of the present mark: see mli_mark_bits); the bucket's header; the cell's level
-   and allocs; t->inside again. A free stores t->inside, the header, the cell's level, the words of
-   its frees, and t->inside. mli_home_room and mli_home_find prepare the header that mli_home_store
-   stores, with the slot's print set or cleared.
+   The stores of the usual case, in their order:
+     alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
+            the present mark: see mli_mark_bits); the header; the cell's allocs and level; t->inside
+     free   t->inside; the header; the cell's out (the bytes that the thread freed), level and
+            frees; t->inside
 
-   Steps 1 to 3 change nothing in the books. If one of them fails, the call leaves the shard and
-   starts again in a function that serves more cases:
-     mli_alloc_full    serves rows of a site and a tag, births, samples, also in shared shards; and
-                       handles, which mli_alloc_other sends there
-     mli_alloc_window  serves the same, and probes the buckets after the home; it starts inside
-     mli_alloc_slow    runs the general path, in calls/record: every block, every shard, every
-                       thread. It makes what was not there: the record, the device, rows, cells
-   A free has mli_free_full, mli_free_other, mli_free_window and mli_free_slow. */
+   A call that the usual case does not serve goes to another function before it has changed
+   anything:
+     mli_alloc_other   if the arguments do not fit: another ledger than the thread's last one, a
+                       handle, a large block, a key that is refused. It sends handles to
+                       mli_alloc_full, and other calls to mli_alloc_slow
+     mli_alloc_full    if `special` is not 0 or the shard is not the thread's own. It serves the
+                       bits of MLI_SPECIAL_SERVED (tags, sites, scopes, stacks), also in shared
+                       shards
+     mli_alloc_window  if the home bucket is not enough. It probes the buckets after the home. The
+                       thread stays inside
+     mli_alloc_slow    in all other cases, such as a missing cell. It runs the general path, in
+                       calls/record: every block, every shard, every thread. It makes what was not
+                       there: the record, the device, rows, cells
+   A free has mli_free_other, mli_free_full, mli_free_window and mli_free_slow. mli_free_other also
+   takes all releases, and mli_free_full all blocks with a row. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
@@ -19204,7 +19219,7 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, MLI_END_FREE, site);
     cell = mli_entry_cell(lord, t, device, e, &dev);
     if (MLI_UNLIKELY(!cell)) {
-        mli_home_leave(t, &home);
+        mli_shard_leave(t);
         return mli_free_full(lord, device, storage, MLI_END_FREE, site);
     }
     bytes = MLI_BYTES(e->word1);
