@@ -357,6 +357,8 @@
                                stderr in colour or to your logger. Any value but 0 does so.
                                memlord_log_stderr then writes in colour. 2 also runs
                                memlord_verify at destroy
+        MEMLORD_ARGUMENTS=1    TEXT, JSON, HTML and TRACE have the program's arguments, cut to
+                               1 KiB (Linux). They may have secrets in them
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10. It overrides poll_ms
                                and memlord_poller_start
@@ -4242,23 +4244,26 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
 /* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
-   process, and the names of this process and of its machine. It may use os/system. Invariant: a
+   process, and the names of this process and of its machine, with its arguments. It may use os/system. Invariant: a
    doubtful number counts as unknown, because a wrong number is worse than none. Locks: none. */
 
 /* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
    It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
    time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
 
-/* The names of a process and of its machine, for the head of a report. A text that is not known is
-   "". */
+/* Which process a report is of. A text that is not known is "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
+    char arguments[1024]; /* the program's arguments with a space between two, without the first,
+                             which is its name; cut text ends in "..."; "" also if the reader was
+                             not asked for them */
 } mli_identity;
 
-/* Reads the names of this process. `root` is a prefix of the paths in /proc, for tests; NULL: none.
-   It has no effect on other systems than Linux. Keeps errno. */
-MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out);
+/* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
+   alone. `root` is a prefix of the paths in /proc, for tests; NULL: none. It has no effect on other
+   systems than Linux. Keeps errno. */
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out);
 
 #if defined(__linux__)
 
@@ -4528,15 +4533,20 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
+/* Reads the first bytes of a file. Returns how many there are, 0 if the file cannot be read. Keeps
+   errno. */
+static MLI_COLD size_t mli_head_read(const char *path, char *buf, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? 0 : read(fd, line, cap - 1);
+    ssize_t got = fd < 0 ? 0 : read(fd, buf, cap);
     if (fd >= 0) (void)close(fd);
-    line[got > 0 ? got : 0] = 0;
-    line[strcspn(line, "\n")] = 0;
     mli_cancel_restore(cancel);
     errno = saved;
+    return got > 0 ? (size_t)got : 0;
+}
+MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
+    line[mli_head_read(path, line, cap - 1)] = 0;
+    line[strcspn(line, "\n")] = 0;
 }
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
     int saved = errno;
@@ -4545,19 +4555,37 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
     errno = saved;
     return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
 }
-MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out) {
-    static const char self[] = "/proc/self/exe";
+/* Sets the arguments from the first n bytes of /proc/self/cmdline, where a 0 ends the name of the
+   program and each argument. */
+static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size_t n) {
+    const size_t most = sizeof out->arguments - sizeof "...";
+    size_t i, name = 0;
+    while (name < n && text[name]) name++;
+    if (name + 1 >= n) return;
+    text += name + 1;
+    n -= name + 1;
+    if (!text[n - 1]) n--;
+    if (n > most) { /* cuts no character of UTF-8 in two */
+        for (n = most; n && ((unsigned char)text[n] & 0xc0) == 0x80; n--) {}
+        memcpy(out->arguments + n, "...", sizeof "...");
+    }
+    for (i = 0; i < n; i++) out->arguments[i] = text[i] ? text[i] : ' ';
+}
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out) {
+    static const char exe[] = "/proc/self/exe", cmdline[] = "/proc/self/cmdline";
     int saved = errno;
-    char path[1024], exe[MLI_PATH_MAX];
+    char path[1024], text[2 * sizeof out->arguments + MLI_PATH_MAX];
     size_t n = root ? strlen(root) : 0;
     ssize_t got = 0;
     memset(out, 0, sizeof *out);
-    if (n <= sizeof path - sizeof self) {
+    if (n <= sizeof path - sizeof cmdline) {
         if (n) memcpy(path, root, n);
-        memcpy(path + n, self, sizeof self);
-        got = readlink(path, exe, sizeof exe);
+        memcpy(path + n, exe, sizeof exe);
+        got = readlink(path, text, sizeof text);
+        if (got > 0) mli_program_set(out, text, (size_t)got);
+        memcpy(path + n, cmdline, sizeof cmdline);
+        if (arguments) mli_arguments_set(out, text, mli_head_read(path, text, sizeof text));
     }
-    if (got > 0) mli_program_set(out, exe, (size_t)got);
     mli_host_set(out);
     errno = saved;
 }
@@ -4622,13 +4650,14 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     return -1;
 }
 #endif
-MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out) {
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out) {
 #if MLI_WINDOWS
     char exe[MLI_PATH_MAX];
     wchar_t wide[MAX_PATH];
     DWORD n = GetModuleFileNameW(NULL, wide, MAX_PATH), size = sizeof out->host;
     int bytes = 0;
     (void)root;
+    (void)arguments;
     memset(out, 0, sizeof *out);
     if (n && n < MAX_PATH)
         bytes = WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, exe, MLI_PATH_MAX, NULL, NULL);
@@ -4638,11 +4667,13 @@ MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out)
     char exe[MLI_PATH_MAX];
     uint32_t size = sizeof exe;
     (void)root;
+    (void)arguments;
     memset(out, 0, sizeof *out);
     if (!_NSGetExecutablePath(exe, &size)) mli_program_set(out, exe, strlen(exe));
     mli_host_set(out);
 #else
     (void)root;
+    (void)arguments;
     (void)mli_program_set;
     memset(out, 0, sizeof *out);
     mli_host_set(out);
@@ -5941,6 +5972,7 @@ struct memlord {
        them. */
     uint64_t generation; /* a number that no other ledger of the process has */
     uint32_t flags;      /* bits MEMLORD_FLAG_... */
+    int arguments;       /* 1: reports have the program's arguments: MEMLORD_ARGUMENTS */
     int debug;           /* the value of MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies,
                             too */
     memlord_clock clock;
@@ -26414,7 +26446,9 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
    one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
    MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
    half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
-   at least 1 % of the capacity in all. In its second half it rises at least half as fast. No
+   at least 1 % of the capacity in all. In its second half it rises at least half as fast. The last
+   snapshot has at least the mean of its snapshots, because a program that frees all at its end does
+   not grow. No
    snapshot before the line has more bytes than the line's middle, so that the last tooth of a
    sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
    below the highest. */
@@ -26570,7 +26604,7 @@ static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
         while (middle > i && mli_series_minutes(list, middle - 1) <= age / 2) middle--;
         if (points[i] < MLI_GROWTH_POINTS || age * 6e10 < MLI_GROWTH_NS ||
             age < mli_series_minutes(list, 0) / 2 ||
-            fit[i] < 0.8 || !mli_line_grows(age, slope[i], slope[middle], capacity) ||
+            fit[i] < 0.8 || sums.y > 0 || !mli_line_grows(age, slope[i], slope[middle], capacity) ||
             !mli_series_below(list, s, i, (double)end - slope[i] * age / 2))
             fit[i] = 0;
         if (fit[i] > best) best = fit[i];
@@ -27044,7 +27078,7 @@ typedef struct mli_report {
     int exports;           /* 1: the ledger writes exports now, or has written one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
-    mli_identity who;  /* the names of the process and of its machine */
+    mli_identity who;      /* which process it is */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
@@ -27638,7 +27672,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_now(lord) - lord->started;
-    mli_identity_read(mli_proc_root(lord), &r->who);
+    mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
@@ -28376,6 +28410,7 @@ MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
     mli_jsonf(r->o, ",'program':%s,'host':%s,'pid':%ju,'started_at':'", program, host, mli_pid());
     mli_put_time(r->o, r->lord->started_wall, 0);
     mli_jsonf(r->o, "','uptime_ns':%ju", r->uptime);
+    if (*r->who.arguments) mli_jsonf(r->o, ",'arguments':%s", (const char *)r->who.arguments);
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
@@ -29816,7 +29851,7 @@ static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-bYo90vCILdgjD3E3g3+pHfgxVkJg9XS/Oyvmdm/aYSM='; script-src 'sh"
-    "a256-yhQy/jadT3gXLSEYldniqi0KZybtg4wGNYJX0gP6W50=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-1J+LvSMXTZK2XaMLZBMxwYjsokcHePyBWvv9rPd2hTY=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -29839,581 +29874,581 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3772] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNq0vXt/2zbSNvz83U8hq10vGUGKZMdOQpnWm7Zp"
-    "t4cc2qSb7qq6E1qibMY0qZKUD5X13d+5ZgAQlOW0d5/fs9laJAiCOMwZM4OgyPNq1e0uokVcBK00OT2rurOoOPc+n0/pX"
-    "6Q+HxwMHg9O/CEqZXG6UekR/etTpdlef+8QlZLsvFllcEIPB+rz+FF8GEeoUubzqlnnIDqYHz5Vn0f96PBkgDrFMo2bdW"
-    "ZT+negPt9/tP/kEdc5LZJZs078lP7tq8/3Dveifa4TTadxtvG1wfxgHj1Rnz+enezFMWrNkzTdVmfv0NTa43onUbGt2mB"
-    "qq/EcXEVF1qwX7e8/Qq35/OnsySNT5+5n5ydxFGOQT/YGgxkPMs83Brk3fRw9OqEvzmf9p1PUyauzzdU7eXoyne6pzw8O"
-    "D6aHj1HpIs/yoLVM+KJcRNNYtdpvvmm9oNu2ar2IszRXra/yrMzTqKRnX8cfo38vW2+irDSV7KvrAIDT4y8quV4USVatp"
-    "nmaF91yehZfxAE/1lXRreZTlKwfrE7y626Z/JFkp8FJXszioksl67PqIl2V0yJPU4K72Ywed6t8Eez3HhXxxbB7FZ+cJ1"
-    "W3iq8rvB13o9nHZVkFg37/H+v/7yKeJVHLWxTxPC7KbhHPltN4RiOvkpxWJsu78ijOprG/cr91Ep9Fl0leBOUF9fpsvT7"
-    "JZzery6RMTpI0qW4Cvkzj4UVUnCZZ0B+eRNPz0yJfZrPgMio8jUv+kMeqiwgp/GF+GRfzNL/qXhXRIjgp4ui8e0UjHs5z"
-    "gtDBo8X1w0HvoFXelFV80V0mqhstFmnclQL1Jj7N49Yv36mf85O8ytWPyUlcRBgQL5Eq6U+3jItkzg126ctJRL/Z8oIKp"
-    "0EVnSzTqMB9uR6fJbNZnE1Ws6RcpNFNkOVZvJNcLPKiopfWkSxVkGQEWQmt4TyfLsuuHvwqX1ZpksXB3uK6ReCSzFoyTs"
-    "E2Gqo87+bzeRnT2BbX65NlVeWZKuM0nlYqyRbLasUD158YNj5476wKiKDFxodBLszDbhHNkmUZ0IQONegEvT2CmlbvELB"
-    "zkWTdsxigGezxfXTdvUpm1ZkAj3R0NV0WJfVnkRNUx4UuDc6wiHoQcrPSH3WXGwTO16+MsQwAt7KMZ2FVLOPJ6s7gGD7c"
-    "Fhqj7W6C0vpzQoXVIi8ThueySqbnN0OgR3/4B9WYxdfB/tAs7TyNr4cR4WLWTQiQygBrFBfDU4JCmRE7S8CtFs2HN6ALN"
-    "Y3SqXfQv7xqdVuPUOL7f7IuhLo05ovty7M+G/CKM74Gg17/QGZf8KglH++3+sM0rqh/XRAa9Krb6w/iC3q7Fa0Y32fxNB"
-    "fIZ7Bdfz49y8s4W/2lAT8yICBLvgV/QZU/AUvdNCb2xRNnvtyirmYrg9+B4NaQ+2oL4zRNFmVSDq/OqFM8uJi6D1rgQuA"
-    "Tt1kNihrmG12VgWfR5QqjDQbN1cZIsWA1zbkOomWVD4XKERvT30Mz7mxwky2D/Q40D7fNfA04+7x2W8amG9SIIzc9QvF4"
-    "dReonYfMFM6iGU1cvwUq06Av64soyVb1rD151IAkHqnpWr+FiWihxrokrKW+r8yzQW+gYc486pgq0hizHKllAIJLtoK3f"
-    "rVHy5DUDTmv9YdOq/312V4DHZgWMdXUxGnQ29+OCvVICWvw2vps323KnYwNrhNlN1eY4HUvy6t4yzK7TT9tUsdHDPI91F"
-    "O9eXK6JJrWmuE6mlZ89XmVLPBbLi+onRvVu8iLWPXO45tS9ao8T8sWcQZQ/rvUsgfZQkYxjy6S9EY/RbE/rEfXe7oHDLk"
-    "gehqdxndJqZGrtjBgvRSMv/sbS4jX/BqeD5ldPHVm0kDKfRP6eXyxqG5Wpvbe5RnDYavvzOD+I5faMs4Qx0cZYxeTLEOs"
-    "NNID9mdReRZ/itM9Ieq0hf+Q5NJDb1uMLoZn72+2eA/T7h4S156TEEQ8zoHbPenwXchxlwhwQuLIFQlfqzQpqby6SWNNb"
-    "RwIe+LOR3/oosPgLjo8so2SqLtqsnaNCbrJT620TKDbi8FBg1RuIIr5ZO8kmm1j9gw5TrV8trUay+h+s7kNQrvRUiTYcC"
-    "XDP+z3BUoI1OPCXSjqv4Ggmj5v/bZG2iajxB8ZM/MiZpKYxNa+S0fWNcYnlyuXf9bgvScEwlacrSwVahC6g7tLu3dwD9d"
-    "3WmuVF1Ga2s6fpPn03IU6XvmNVvpbAPW+hWYy9udzMxC0PdxCG9aGFNIU3eHHdyQPW9uZp/v6dnWW/2nP+k2CxaD9eDuu"
-    "fuIzrZO7nJlgNZt9emq2iFvQx5L5DUEi3ZKgz2IBKVjVVUzSEU+JkMDNTrMMJN88pqkM5klBJGR6lqQzlnZIDSdBSqR1q"
-    "dbqlVdRNT2zXUwyhi+BEZlvmQsNcXLTpKJEau8KgwZ1pP3e2bLBchyNOz9Pp2de78l+q9d/cqBpDVX3faUfPXpCj542Hq"
-    "Hh88QR5aMTIlXLKh4y6eo+5QU1Iv3BBn8SsWS7QC4Ni9q24sZItgMf0EWGG/TX1Yxmr6JWVloEPdxYDxGo7EwzH1/VdGE"
-    "aFbPVll5k8R0p+tDVyJ7Wa+/iBJprncURvXa/QE8AEKP7tQ7TeJFguMFKmOBskU31uO3sF3FKxPMybgrTDpFyZobZYKv/"
-    "ZwqRHjkxoeGmfuDIuElGhLwlkz2w0q6IldLJVuIQ3QEgdfPtLl7st9zpN+/GF/dBWF9rjVpv6w+1vtuNLwllS+HYZiiiM"
-    "m8TnMyHegsCjpWjozcEjTtCGC13Gp/GGUFgmlwk1erPv7Qxr04Lf/ppQHqkTP17dEnU0cqKrakV/c36lhGv/x+QhTMmZ0"
-    "6bRbyI6bvQP+mTpMCdYgpokbzB/sEsPlUuvSI4IIhTVUGyxCIqqBbuW4R/vpmwe+WyWh6zc0vS1hZ2xtiwDSvte4kop9z"
-    "8XyfC695pEd+s7iXFpvHevIgbmuJ2LJLX7qeTLt3Qyo3+ArR66nzlBWlkGJBv9G1XBPrbmr/+eo8UJkNRjUoq4sKnxex9"
-    "S/e08OLI6TK5rulURJY/U2MbQg7rpPd8EeLwHenVUsfDP1GXetOzqPgr4tYj6ckjLROQQsELsN8atAZ9lx4/MV9ssBO80"
-    "XHeo7daj21brYWS3150nZSrT872k4P6LYf9yeuLNK/uZ1c8LoIoscssLEvZlwn+tO3MgH39IYNXg7tAbXS5Bq9Yu2NsdP"
-    "KTItpas/r/pdjHq3awKdMJj27YADSwMicQCUMe9zCixaYohw83azTNY5YjDN12uzz8LW81hMo7tj4mIbD5uW31tzdU04b"
-    "NnqAF/q+/nkbZZVRu6C610Zm48HJ6RqvHjIXITvdmqA3Q0yIvib4lxfrzlJh6yWYvDT+P+5dnW8QKgSZ84h5LlbSkbfpX"
-    "SXWW1NbL7o0shtRp6Y5vtTWv2bLz5yi8dw8xcZDX2n5rY8AGf5KPAfS5BV1ekErYIJIWAWThRJJgPcM00LvapnTrZ6eNZ"
-    "9h7g7HdldDnyXU8syL5Iy0/aWGq1oUJAT3Wh8WKTovMZnRtRd8qZf3VfaR7tkCEYH1iC+RRvQWyYU4b3jG3Dvr05/N+v7"
-    "/PwyeBugm69xnB2ABY6+jYoR3iT5coBJUQ+6PhLC+ykoGsNZgXRnV90rA2GEui/M5Wn/yeoz87djReegJjkue3SL+1IG3"
-    "E+y0S+pQYNy0DVWTRwjvo/4NApYjL6l6FZ4vunF/XWwM8at26g8j7/Zo",
-    "P/PW9rU21hb/1aayuImzf1eapNFqUcWAuHIq0rs5UNXOMbGJde7xhrATcb5NrqrM/2Z4aDO+bwQ1zYG3+okYNyXcoZ705"
-    "ssEGNjZL3F6bTUb3A6asHvFBPeKtIzQMIJrDRGpYaPu3vcHTg3aDc/T2xcIIo1R1g6bpddkYJBJfhVFJRAtfnXyizUHbN"
-    "jBovj6L/8r7+433YdhtYYE3Vskqgvctz6ZN8k+3ReRTjDUbHySgnTbae9TfYq9bVzBkt6pi9YlPgcbUNc3O7PYhrHvZ6g"
-    "6d6FXOftL+nmsQ/hOpfpkl03xGUlMyS4IEzhMVYSLR/2W5hZmwQX4bAyLyW2wokU01T2qTJOer+tKHL4Oohi0eSOuhYQd"
-    "oz28BR1oaDtixgvdkarzer6GcdN9ekmXUvSbL0MS5tSccvIkLYMCQi05Pia64O+ssPVkpdM/lRNTg/h0T8HoWV1GSNnUY"
-    "tgTq3aTNHXnj5FEvW4vgkTTcFe+O12LohkiywQ9lw5XeaGF7msVq2VcVuvJ0uGlxNLvN8vzJfc9lT9goi7aPIsqYvZHmp"
-    "t29Ti8HIj7zNo4zidZKf9ey/wnGSzzX8l1pYrBptt/ch2liB5vTPiHL9+9MiVkrcRHiyaYZVnyh/UKkOeb3sm3Y8Ey54/"
-    "AA0sHsTt2VipnaWzzVLiuitaqqUFqiFf8b4uvJLA6iyzyZMcvbQhf5W/zA9onZaLcgvsqqwL3MgPvOHkTOlBKMrh+seC5"
-    "kl8b4LsXXpADYyfLmeQGnJa5SBi0oB5exvxJTmzVSJErrhErbqJUmJe7r5gvcH1rqNLqIjWiv0WoWz6NlWv0lR44eZKK/"
-    "rBc2jbV7m5rhQXMP8I7Yj2/BAuUA4KP/BXneZnTRTXbSJDiJ5zk7I1hO2d+P2o5XihBIu0u4ZeOaW9t01agH5BBFvWu0V"
-    "TLZZlh0HUP+FyzJOCvRAgFOSXo2gsejg2Fzudefn8TAgCa21TvHm49F+t9Qhlg41gK9NerXGpKZij2tCN6z3/3JHYS7++"
-    "BG0buzE77+nDpeLq0doQmZ9uniXp3CvB6lUWHNcmxTdC1qTOrY+cK+YIjwxitOBeBdR7RmTTE1nml3Il2xyQqtMU1U6PX"
-    "/OdK+Ja1kFrbllXZrmkZlGbbZ+aStVYzjo7O943dnJBtMz6LsNJ4dPaSCo1lyaapjpdvHRw+piP7qdo8/a3wB83SZxFcb"
-    "3/hftzOLL5NpTF2dRVXUJQYQtr/WRVSTOqbvuJOfHS1M2/BUaR+/WhBPjVpEc1uEsa2koiWEBbHX+iUjWCDAqQg2krJ1h"
-    "fGy0axsneXpbEh1UX4S01rTLPIqt8BiWldR2SqAd7MYJuAi/qyieWrRuy3pbKuMYBYoW8synvWOHi6oX/eM+rP7hs2L7g"
-    "76G6a+JNctzvTAnZLtg3/WIlaHflCHiR7E+EUvT24q4thML2iUQz1GGS/PA11iDmiWvjrLSSxpRZ+hJcLUMo65YtaaL9O"
-    "0xVRm2IoKTDAbQ66i9Fy1ngM5W3/k+QXNQ6Zo/sqz/Io6kqZ/cz4uYpr7G3dCXkiJzIXctJj6VMlFvH1CfiRWKKNXrTia"
-    "npn1wjcIMvIrkr+mURr3Wm9pmtBOC9ZPzEulC0Bgdz9/sjd4PCyDzwgq4rRFgLVIMmqOB6xasyI6JTDL6NKZmQvqHDcjt"
-    "LQxKVRO034WLQhc/zbImO65k/TWlMk0mdtWPqeR5ov70OY7CPS6Bo0h1iBCvU8KCG/0kCg+wcezenw0YNXqtCKSLmiCHu"
-    "/tDXk+7Dg/uzPOoYYTvPLmLJlXHbkHDLXmRX4hPWC4wwXBVTltpXF0GfOCXPzNiZJxudP0Rkpkkt58YmL+Fac1uQAhoEH"
-    "l04iJCAiNdBgDokr0Sgu7TbOAHk7TZQnwY5rD3f9Mz69IkwSBBJTXptosj7mBXuvrOK0iNJda6G2xvAhETOMSbQFHRSbp"
-    "ffaGlHtiNbQo8QKNOyspKH9nFf8muEWnjTl8i3sNZnS5ff6YrdQ0CKA1By6IwFBPKzGL7O9jAskZG+vLBXp5cX1f70Dk0"
-    "b0yX5IcbFeXMJlJC0BYM6Rei6nJdliomC1sgsGQqQzL2SgnHLQooZdXMehMlxdLsc21YJDjDpFUcfp/t14shDVm5UspkW"
-    "n5ER8oq5ZU2z4/r8E6W+XyhD7E/ERqc6ezmCdoNgO6JtXf7CQhd7OPP6KgVRL+yMKQcHNuerzl0fZ+/02WQzpFdN4EpBe"
-    "mjIUkc4elRA8WRU7smEgebs6ITiWYUd4z+lsyVFmRunnRhGRdxN8XfsYLRgjVkup/60taFmp86pkp42+Zu7/VPHhfcx65"
-    "QCYRlwL3+YImrKU3Eg2i/b2Zy6IFcZ3mgN7YQgGgr87i6TkbhuT79qVPfvJ+gnhG0z9r0kRdxAPVN39vfU6IXjcWhwtkZ"
-    "XBJIJdALEUozl/+gvjpHn9pafF3z78KWoPWD8mXoEiD/t6j1pe91r+Y9gkBbIm6wtI0oJytDyBLvdbLHJsHp5CmuDOL6J"
-    "SF5c/mcTUlFUyIW6ZraTbOlEL34/+0SWAGFCfTqj30PD88hopNKPQ2NAaHjMRORQLWVXCTrYfzZSZzdJZ5sa8rV+G1F/e"
-    "oSg8syu+V+UXsJeHxqZegxPdH4F3tgNlEW5VhFl+1XkQLlYVUqwpD5m3tkakf/EQXqOurHDXK3mlceYl/e1v2sL+TqFVG"
-    "kniQKN6sUMzagvFk7euKw2Tu2WZ9mjlPOpqAbjT66udeRi/4PWqpEy7ouwsicjCfb7xzot9C5FZc+uOq0y7bE99MQRHqh"
-    "oYLGnqPe+T3qJXnJPV6XqqmmNtCHoynk9Crr29v+35n4aX+2lcFOhK+iKqzHuJ7+FbNY1NbpeFx6vtr+WgUjnu9Xtm7jN"
-    "JlXHr+hFTblNYVc5/0MEW7uwlaOO5jUYrKo6krqCPcbJcf+cMirpZFtjq5CSoFq04Q9cqU6IDXVwe+km3/Xhpnp9VZ92C"
-    "9thBw0YCAuCebpAoNldJQJm/n65ChRUVhphtSSVj1slHVgwg97k+CwcO+KsJX4fGrnkQBet5Hepv6+rGTxqpPHaHVianH"
-    "VZT2LN/31ZS+bMkIzdnC816pjzUgpzF9FMU/xuEx/upp/0hrZ4aOTgSvuC/0zcs4JWCiiaXv2oVYeK/0onYLj/pFPZqsC"
-    "d70hHPHWQ0i4PN2ql6al9Xt7VQP19/dnfaWWQmR25PP9c2XgAsk1Ec3XtQZcIOp1ydQGEr/l4ws32XVE6lE0+arucEgL3"
-    "OHPH7Fi64wNjULfy9pwoDcGQG6utLzQF393Wviqx7ER8I0gzS7u6feR0ZGKpFmfUUVPjpz76tLBsCreppSmp0rnhzGoDS"
-    "uWq/C/vDVEXV7+KrTMfDyMbRfGs0ZaWc0Mrodv6K+B9FwSRfhR6oDi2+rP4qCj+pyjNJJN/wy9ir1yl8DhKa9xbI805Oa"
-    "mEm9NEO1PXtFnaJZDRr1CWizmXnHLNbxYHeXe8fUajQdmwfdwaRn2rfrcxMKwOfzYKniqEhvgqkGe4VZE1CyU2+mMhp9Y"
-    "NtH64tVuS4/BG2a1vZEseRyX+/VWXJ6FgxUBB8X9Sw0gP7q+KaHR7u7nlyEr9RNL6rCj/7aIWSvQMim/jOPwFWPw1cCtT"
-    "788Vsvw4Ia4C749yzfM+9lTZxedvRCAD01KtPy6Yn5nhDTSO4yfzSnNLW2lNCeia3Gwtb3u7vfC47dGY8ul1F9L11Wm81"
-    "Tderm7a1LD8yK+qMbZmQ19VoQRVKVKg1EZvW4+GKe5jQDcY8NLt",
-    "24hyX11QAcqeQ1NI0TVasM7UsYL79J86g6fCT4mj3INVK/jF4SfQ9v9LLKB76jXtz4tv009G7UMx/kG4zumbqh18HNyh7"
-    "DlqbMA4e1SH09ipehrjh+NlHf6yElmYeFlVnLugN3cWtO473UNfo+LXj4fRNd//C89zH19VVHd7Wrqz/ULev721uaoj7N"
-    "0zAl8Hyp4UyIFNHTH0HR07hDL8mT8Y/xpEv09MFHwk7ifzsR0TcNEImGpGnozmgPdgqaD4FTtQynelIEiOcExJFhK6CCU"
-    "8tQZKZuOs8Ar1fhTDd/iSVZzY/D/u7u/Cjb3U29uVrWk/SsnqR5Z4DpeXZkJ/ZGZXRPM5XSYk394ZLXbcrtE5m+Wdtmbg"
-    "iRbo5oeLu7un83k6Pwgjja8Kae6WcgbhGBhHpZD+SGkOoZgffL4/nu7qVHYDQdl718Tg8mdefqMhnhrBM+U7PjK3oRnTE"
-    "9o3nW83vpOfBRgRQKeBAbUokWMU6zEHjii5gWNyC/S9hcHfdvb3f+RVxtDM46CXSVcUXS2Oh9T1IeVMBK99XjAT2DJxPV"
-    "/DfBlX3JnwTvGV1qSfMm8/TsrEjdo2dEtxXk8qBah29JmrypvLdq8ISGnEGqcHEzD6m8SyQznIfHeXf+sGKC8sBD8d5ed"
-    "/CIhhq+7U3jNC1DoglvFUZLaJroJh5mw28rr1RvCarzGiiIAw/n3W7ruD80SzfbAqYraSQo1sq7UpeC2MuTiEnD5YNM0X"
-    "+dOfj+NiB1xNAxvT2h1R2/77G/mRpM1Pg0I/I7J3ybTPySZ+0NNuTCK1X2TuLTJHtN6+sRJNyhFjfHBOwlfXRKc8cITR+"
-    "MPKJEl2qg8i4uO5cQSKVdz1+fZDQLMeZAC1bhdzRbFVFkCGHeJjWmFSYlFEIqKyti2yUVABS/1fY7LzxZCsLa41C6AHhK"
-    "j+iGaS6BrTum970kO98YV9mLiinJ1pFpS+3TKj2uO62WMXVaXp2qP0g8eaT0cPeU/k6XqFMclaRivY2vgSC6eN+v2+0OB"
-    "n4tkDHWLPIrb08En2mcpIJKaX66p995+Mj3XXBZDudHoTwazjvh0tddY0/2Fx6top6EQ/os3bXZTaTtD19IPezo6ioq7/"
-    "QOTPf5Bi+LurYThuBzu7sv6pFjncxzX+3tbRTkfs0VTyxXRK+zcNx9qrpPJ44UkbPppQfTj+WdEYNCrvlHEr5cXpyQPJn"
-    "38vyCudeOFx1J329vo2Pdc7rsZuNkcrRPWhQuwoh4er3i/DqRCc7S8r4Hvxx67qy/gx2FShk7aH3ltX7QfUwYsnHb17fd"
-    "xwFwhlhZksVvc5K8C1V2Un8YG2h39JyTUuaEKL0eb04wCgJEZCVv0JuhmVXil7G6YBqgQOIN8CT0oMH9nYXovtVCQF9pg"
-    "mRIUEREmUiSKbUEJHkQKfqvE0FwmIXHMyLRs9EL+QLv0XokpQft35Z7/cF+m9C0sHRmpq6IEMw6V2AVS5bjI8JZ/JoxYZ"
-    "MBSmUBQ2NJDNYoCvSpYjybEKyRXgnWTgXjL2JPv0iP1N4hVDYP1fyJT7q5Grdhb21T4dSfkKQbfow9M3blYZK6MmH+w0G"
-    "87w//iEFeQoHnUWOmAqwGeLQiZvpNTGy5HbTanaXpy6z3MSem1iY64+tLhWv1L8+B9S8q4it2wdjMgUE2K503lNwV7778"
-    "KB7rim9+1m5RxP5oviZGmOU7KBHPyynR6/bIw+fUTt8PvGp3l2DqbY89QD2/Uz1oDh9aGzTFH+Kb0aAP1xwaKLpHqEsNq"
-    "J2dyunhVaOHrJQzylVGjMKrGvzKDf5Ig8jC1EqP0/DMayfaP6Vt1ONWelTu7r4rvanSb49Tkqyma+KuVF/cU9pqVUUn4k"
-    "pAmnxOTLqNtDjJlH0l2qrNfpBpdBKn7eBDvS9ojPKae9QbigoG1i9WFUkV614Lc87WLPGe29jakydxxPsALTGH9D6Qjvb"
-    "q5COxuF5UlskpmPtKeku62aYooVxzlw5LUbxCAcxiFk40PJ7SagamkNjkhQ6UEe3yra9+h1CyYgfHQJt/LKMb0fK/B3in"
-    "hCP0KGDYYPscXSqCnOA8sxpmFOJ9gvbwmKY7TdoKq0QTzrbGYLlGMyRxjhNVTMLxzoCAZMKoQCsbC6UWk9w0PJ6C/tEgU"
-    "mv9aFFrs+RSwka5bbprE1fA5TJlKtBWsDONDPCINM9j0j3KIPJOj8rR17FHhCBV+wDadlth+ah/QdohvoixH/dHH1reF6"
-    "uv9T3JGKT9EnIykUhIOPZArw6+/IpgBg7PYjulm9M2EcH6+R4VwQxL8KO3qlX7Ckg+J3nRwY/LBn6csEkkmhLzIsnxmjp"
-    "xkc+ItZYQHnELwxWUvBN+VLDVqgiPYYqTCJeZr5Fn5JYF4xO6Y5sljYJbmheYLCGQ1ELkFb5ZlY8VTdGJV47P6SXpAFFJ"
-    "RfV6kizAh/AALDYGswYy19y4wPBJYWLnpnABO6H5rLHh7R0c+vBoqV7ItxPC3tvb8cSv6bqxg5EclAULr9KWLkKJim/p1"
-    "zcWPcwJFeZmFmk9c0EaPZFBqaLqNUl5QQa1uLjB4DHOqHoP4e+9NK4FFeK0MpLzinXnd1SDOlpL/89jLJ8e/TkJUBGxY/"
-    "/2li6hz8SK19dXdA8zUuys/MdqU8WvbhYxTRhz+Tjk7Z4kO22PpIDAkBa+rqPbqevBeGFKCSxOLfRA6Hn4W6d/Pe53n0b"
-    "d+aTzxcMejbLyMn/UbtO0EYO5vW33r9udkkj9G27PGxyCcSckCN3eZrQcizSiJdtsiNDIrhBIQz7KOx8++9BJg4J/0Y2T"
-    "ZZLO3idQ4GAYP/Xy21sS7QCPROEWyfQ8WJ0TdQ7avGxtxTTS1Fsr/nJAPdmJRqfU6Y4HYytAm/oftDtyDTwNok67s2Uci"
-    "yjJKmowrcfRezD+7beHEx4ArVjbw77seZZfZX7bLnsZxqBS9iUv+G3WuW1MgS9zoH6KQyNEsBoBpmKMke2Jus7ClQBlQE"
-    "3uAHBg46Qv28ueQKaS3Xkm7EQuYQTFK8YoylAKdxzCDoPsx32ezL9Qz9kjudoiOZqtD6LqJLRSB75/8+qlttIm8xuPRVn"
-    "AEx4zic0Z0COurgjxTu2dzzsHU3+TIMR6nCOQoTs9JTprupMSoSpEcXcbmaKR1E8IaYUtC31feFNNGYg21c/6rpW8MFby"
-    "38EgYHG377AB1ljco/NYD3AFMmd6bMjc1Cpbm+M1XCunz5OOEptHivggYhdIpttUC1q5n0LfPYEBq8KfC1AGnvhFBApY+"
-    "Gws+vDZZx/01tIHz5hnMTvEo6AKqzETupSlsUlDSbgsDa3RI1wuCPGArpWgpBgNNaKVPf4lnGhrxKES/GKHi+vN4gVJIP"
-    "EIajVddQYkjTAaU0X6IXqBnpzckIwYGJA6T2bYBVOEYMGYdB36xzoPficK7h4ltcIogwtJPDhFbgmNjC+yECjhrbIcdcc"
-    "0KP4M9VJmha3Ua+JwRIUDljTw/wmJKnYieH41zEOHJILa427yOpZW6shHXiazsLubywVYginydFl4XppLhOKT9JyH1C35"
-    "gDJNA0FKiCxxj7suUli+ods6PSPmgem4DQdHR1RQ20dyFcE+kls9mnCdBjuOJuFOn75HczsuJ3TbqQ1vuWwtODtjzHgMk"
-    "pVgFJv0r9YTShKSqxFPm+49wSL1Uma8XPtBXazX6XVljHL2E19XEGyIQlGxabscMb8oNQBqbiC1BOpigTpVIgPBaRzs9N"
-    "dBvFbXpWk/ZomlDI9fY4JJLDEqIN1lNLtEP8uefpuYB/G4fJxhn",
-    "4Q+TFPIOqQDHO+zuwSRiDMTKZF3ck0BNjdgcxHMGKSKkCc40QQIPPS6xM4tLQjMsUaZoZXLr3qIxhil1O9s9h3UE28ZHi"
-    "8ZyaCe4Skxte5gmIaplplqi2rTBtdaCnFFq0lGog3xnVFai1FB6hchL2Shlhg5rMjSLc0dbm89W+ODpTUAjBZzLuKLBOU"
-    "nUoHITdIDuxOJSVmqnjRFqUD2rHWtRDbo5E7UgHMf+8qC952wHGGXW+586Go9Qwg6tWULVWJSbwstram9es85Z7l4GLkE"
-    "1YFcd1xCQ7Wk2BYSGm0dU7QxJqY70daxOBr8nT0cQwpzyOyWyY3FgDUk7YEEakiQBSFJWPSWCz8VWlHI7sE0LEYZU6rCx"
-    "btNGHAW3c+Y+iyJ2fFMkKImFFzmYOmS/f94S+3W0JDIIIwYiWzJ4LJe1+oZ6dnYYRKRhbHA4GCBjXxMppGlN+WAyOcVyr"
-    "2CZ14qiylBOJi1SkHK39xaJxYeKfsNfxjZfbakyU3vWfxMO5GahU/cLxuOw+KfZ2aC3UNkIn6CKO+QjmdbSIc3V7MtEhS"
-    "VTtjZQAODqGN2uxuyuH6SYltAC/xzPHV0Ar4XOJyGVpJrTPLcuIZI6+xK5xNLes+LXO8L5F4Kk+7cECyaSsDMTHmR7H37"
-    "opBRfZp6qkowvvkR+YS2kvik8aEF0yKJZid0gxgo6oCzQ2/FKEyVkh2Ildm4rkWhGVwKtGWDljCY60W0hW1vmdF0nFKbb"
-    "RLy55qdtXgzuy3gbCvjjwFu7PBbZWOOLb7hxp4aDJDOnL5kwOVpyXl9ZW5WZlPZblk5QudLo7D2ffXMV69C4lak/J3QA0"
-    "G31RqPiDV8Twz9WTf8XtXQe6NeMa1+ZfjY6FXQNBu9Uise4IvSNAgqTRD9vQvR/vpEmqMHz9S0xyLuTM1pzg3Mb4JO4i+"
-    "9T0IfCV7OEs9dv5dzumVXJdD2BiyQDH7q3LOS0G2+zbzW7HC5AjNQh3pT+N4MG3tWLN/dXYooCDASWjPtibjtCMFvtuCo"
-    "gVzWnoCV4zuURmbRFPPf9/ahIfuExRYJiSj9ZKwtd4heXis3BgyKDTAghN5JzXLv7qYiX9KHKhIBH0IB/eIhjOI1ghS1r"
-    "KFFJkEQfbcG/qRM6jveFC3iksiybno0hY8TdNiZNLpUbFijytABfINumk/ot7SQZr7IMGi7LVhGIFkYkFRXIduTavZKky"
-    "ZgaHU1O20KNR1zjBQ47NafDBmeZzTfV9hCdOWHopYfnOm/pOkndWNv4kfjy0ktQeOuSyzmin4JTfKaj2gQUnURVe5PAHr"
-    "ReI9+/b/IZzAkzWYcuhCxVmes540He/zA8qG4tLaD95kxD3yRiWngWaZ1/zeuA+T7sun+JiM42huNJ8GX8LwC3OZQ3yHc"
-    "+trr8Q1h5nhiKH2v17P1SI9okHguj8LjyIAe/U+RgqY1FMO5m6TqRUazCYekXJ0hjYVi7YKURoS0Hg+MZS7WlrnrbJyDV"
-    "Z4i4SBhVUatF2C7VjuxipEYK2j28wmcCJUz4EFA2Is9AbgNmFd1v3gPyYwmly+s1rUewRMkOpv11XEEPKtV11CWiRDO75"
-    "DwReoUaY1QywaTcTUhXe4qKnVJX5dg8CHktHRO4MtwEJ2QbouXu/yCH/AN1Z1G8ATINIBTwSxfnlRUYKRktBfHGdqDCkm"
-    "30LuNjCnbpnFjSKRcZMf9Ydbt1mTRwHI24U3E5YJkAupABxuK1I8IncIN/dANBoA7/NIt9xH3fEEF3EcU8AVeoB7e4gX6"
-    "VfIeZLaI+2q047U2LoR9B7V616GL043ZZlONl+nmfB/RuEm2jIemIYtiugDTh19h+jnN2fVQ5ku7o0YqEZ8IPhqCf0hHi"
-    "gA2Rwn+jrqDYNAg8hGbvLkRP6Le5irvhPKqw4peNaz+Wt5zWinvjKukRSAV1ivN8NiTDOgDTwkZXxgO6kFbo7JYNljVvb"
-    "1d3WvtwXEEc1K4mMHRr8R6Bv31UEzZ3AK4U2bNIaU1h2S1OaS05hABaSLJ/KvnGOMQdSeHZcVRxId+LqCW0xxnwmj5ZUB"
-    "V1pP+oABoUTJaaHsddoUrx81YFg98njCaP96VPsCOze12S/m1amMc7vXVt3H46ElNQt9ueBCjIyM4A9H3Y/7+Qymk2SpD"
-    "i7eVr8YE1ZPwPZ9WMhr39g87vcGjB6XqDfYflJNg3Hu63+VrKtmjEk2VPkguxy9W6OU3CIr29v1164tVvnGPbar9frB3c"
-    "ADTX70ZkYlhh+Al7p3k9bYMjaTS265QKnWpeG3YvVdP9s80VXiw39H32Dn8igDxWeURUv3j4EGvP3jS7fX3Dze77ekR9x"
-    "4dBr0nj/xOic6awv7TgwDZK1H2b1hVWG7wH+wf9h++jRsD+XJj5uFlzo5UxuWZBGwqLWJrf6S18x9EMXzDQN94h/ShV2m"
-    "UHcB14iS/Jj66xfvp23itYFgcW40TVkFBsxGR6MAhnskwISBd5AvPH9bO9Yl0o1tpupKGJL5e0+21/yAjcU4oyINsqFeG"
-    "OjIuJkLoEl99Jb5LiUpVQYPAbmnRGRyHNKYNdF5SU0yfansROxRI80cDCHrLo/5IagW6stlrWzIM5PJdwhlS+pbHYb/WB"
-    "D15Ybyc1L2/CtPOtJsw/tAImk5P7PYjRT/DWYt0Ruo5VqKWZ666Mwg5UdwdQBpvGs70bPiJRlrh4wV9PqXP2y3muCeHpc"
-    "Sz4U5EZHBREW2G1dJj+15+HjfdsLAd9A4wEO4pU4M7SMTbjIyAxouaCycgVHc90hPb3YNrLY1g32807goDX1ntQkEGshJ"
-    "QRULKMpvt7u7oK7bwlIDI0zQ/idJn6eIsCpNRb+8gGDRcjJ7Dga70dRn3H43X3et60fE+CTg0vfCy4ilW9QcTtg+76yXp"
-    "DjYa7NB7j9xWBxjtvo8Pb3TxEP7dx3uPSOGCyCvT/UXsaYYSdZ8Q/nUecZsP9zYbGGhqu7AGYhg5K1rPnZjo0u7uAmbi5"
-    "QJG4tpiX25a0QwGOZ5K5cMo9nnfWOVCL3rXneqhJgQPpARraeS/jDFIBNjroxC86IiuOrLivmxg6O6+jGEFsvQ99o8QCD"
-    "VKYteTiRhe8OGL1QvYheBAcOcpETjHXFQ2TfA/xePY+PlNmIIxcbMKRU4CnAIacHhVeuP5w5rIO6AG1lSBNQ01lo9L9RK"
-    "0lh74cHKSoGA4PkD22h2M+CmLmIiNlEDVNmoKv20rLyEq2O60g4ToCnwb9gZ7bSiLnZd6iJiUxIeHgLRKDH2fd024A23n"
-    "Y+3TPIvpZRJ42lIdRNZpxHktyVoYXWuWFOJjUbZlKLxApBrFaRm37DA7XoSt7LYiZalKSFeOSW916tOIxJWnra5N6cPMN"
-    "KYYQqATMhBWcu92h16+0oG5iF7P3GZq8DKTkM53dyshvkZ1dAeWVKhixkOX8h7Ly05NEfLbW4f2tQte+lWsgQHwSoRtog"
-    "IWsJyWSZnMZsi/y1b0tmr/dv3loNXuNJzz+LL8nciybszXi6ylvsoKgpWO5rLt84O2qUov5TWhfGb9HhiEDWEPK7i2qdo"
-    "xjF0/ailWCLVMtXDZHCLLtS66Zsc0sw5g+Q809hPeaHSD016s/sCOmNIPfeVlwrC6g752ICPqrUr23PsABy8UrVWLAwLY"
-    "44u/vg5aH4haQG/kcLbtLn2O8UljPPcxrKzU5cgWERVHw4i0BZLRShuQFdWzAHIFijk689on8GlLqjQOIt1F+fWDXz25Y"
-    "qFmlWO6I0C4OJdpv77VouCokDecJwxba/56o0EJJtF67+HIyBED",
-    "1X2EXfrhD14sm1oc5ac1ZuriTt7j9AZEu6jzt7focg5bh7EZaK8sU85Upb932A4yqu8z3+FdKUk/Y/twtLfFA7LcoKQbl"
-    "HNYEehURXLhIYbyx/wqLr6KuJVY2CRNpjF8uK82QhXBmhKrpXoSu8jOLYlWdppt18MHygSOh2NmrCxaG+pvbiRWI7cX8I"
-    "WQHSF0wh+R3j+bEZkMYkeUANX0zBNom9JVV3gCIR21dVC6EPaSCIomiCSJIEFND9mUvpIMViH6IZ9grYcQ4d+eW6La7Mj"
-    "V9gkPwPVIXVd0QTQxfygqGysq0fpD8AHJoDA2eNU15tjYH6gqGzdb7An81RerU6LAj/r+mu+/hgNec9F/zJruDC2OpmWH"
-    "169Bm6nzLMf2JwEkjFKskXWlXxaoAh8I+iNV7VWPvURfEWnyO179Cjw826LuT+qOvMya0KdXlzi4deqpV3jFOWDzNQwEt"
-    "JTssVbvHcDOUkv1NkQW6O4PIw7/yTUGRnV8FYcf89Jre7OJnrHWPCCnWKl/culRrp0ANF1SO9ANYcNljsHJB30WH/ky3N"
-    "FP1S/gBrhyG/uYbSKhoepapjO3mq+O6hLZwgKBhwmALTjEzaoi/SG+ub2tiHdVkb6MUvgc+8w3Hv4Pr4p1Y6tNV+Xox4y"
-    "3/+VTAf/A2MB8J4eLsogO1ErGLtDIMdP2S3h1oAoJ3Fy1RFUS0926/TZJho7ftO/wLx4It7BBg3xFrATMvBYedLPamQCn"
-    "njIx/lrSqTV2LV6zLgxyUYU7A8s3MmtkhcCrSftpXH0JFE2y069SpPtkEd/IBOOsN+XSX7u5RGqYgv90YWFYTNaO0+3fc"
-    "ZyOe3zRaTcSAdXpe3TSKCRc/GRKqLbS6TlncBbCUGHi1GVvbxaQOdoX+bKM22tTFT7XgTsrlcZ6ADiQAFAytFPFuQGN13"
-    "Q+autW2uxlOWJBQb+kJG5AsRCREz2HGxRReftl8YwGs9VPFM3q9LzZGbcXylVowQSHApv0KQLCHUShQPSUsjXctMw8MKJ"
-    "Rl07SZRGUxKK1ivKqDPf6jmdftWE/ATg2/EJ0GZvWvRWf6ONUwz179qBkWO2Euo3d3S9KFo61RKm0BmKh8hUMTQos29gc"
-    "XtU+VT/H3njc/kZ3kkAHDAc+rcd6hldIUQRRBNL6axEh3UpiYwx1VAtkYl2mVnwssX7zDcvWbd4n0m9CxlYrzrRjar2F/"
-    "W+jGtsEN+q9wQ3VK+W3rvfQ28BzK3nita+0+tTGxkc84xc1I861LVNI36oi9sgfI8XP7BqZlaSOwS4S6DHl88BwTdeh6+"
-    "sN8jt2VMgTDvOQzaP27q51ZxI9uaFkAir1wppYaAES8Uqt/RQa/pqqCKPR716C3A8LLzXulIFtS9DwfIsLR72Pw/OiLf/"
-    "t+9LUacHFJqpTSLEVJ+zEY7XEgIjqrHVaxFeqRVgSE1Upouy8B9dg84WkDgL88M4ka+JsWjoZFUcBwjpV54RTnLYJRFxH"
-    "DF7kF3wkeJUT1RVfzBceTtggiefeRnFoNPJBUZGuLoLRC692cZFtc2rHmUNZDzNB4PzoA4tHTyVPnbRO37lpXSFp1dbeS"
-    "sYV5GRaLkCIOX2hTVZoRh3pIdOcIYIpQyeg1A/M/H14w+DEGWLK6GKRxiVs1qg2Ir0H3+OZgz4pxX6njcXirEx0Cyq7Dn"
-    "TisTrzl1Fvyw8dL7+rv44+KBOOw2mwolZTjTVTuVWFza0KixVq09hIMOfWAXu7u8Wx7EPZWWZjTtHNjTCrGy9Erh21nVW"
-    "l4bDf97p1RpygZdzlaAX1/OVFo91/eyL9mTBg7fVOLWMW8ATJcVCPM2ggi5sJCmnz6YWS+Mu8gKxw5lPTZbX5JSpyvjDN"
-    "lykn3WmdxIRJVyzRf/CVa06H5blu5VWWItLp23iNtJl61SHFBISRkg2y5WSDNFYSk0QSjZe1elxTrbdb3M9XWIygVOhLG"
-    "VT8G1QgThoGguz2tq+awuNccuCy7zPEj6AcudkxW8Z0o7OX0mq5uTPXw9xY1ULP9T/K7yOgWq4X4rVDoukNwzhwdE3CAp"
-    "IRcUtfZuzjqyWO8LW+5VgYwuI85UuSsBoyVBvRo5jMprkJ2jirafwqp8tu1yoelS0kFAqeKDpICqQZl5IGFpIc51dnSaX"
-    "o5YuYIOYHItwkLZBYs0ZAlU6S3lYfntFCtzhBNeOpJC0jMHhVrmlBE3i1Is4LB7CjZZLJgnYZR8WUBsQ8WfgDOJcUNgcp"
-    "pdxyu5OL2LihoHPb3FnS8XOVygYfPEmmYcUKzU14/Kt3QysE5lvlvywW5uUOSm02Cm0I4fUMb9Slxx5Sy/An8W7QUefU1"
-    "LZ2NhsxFPmZaWceroxYFbS/01dtxTJV+1/Mv04QD8i+vGs1C13fg7lfjwTJERpdzV0hrelJsQKkGXlNrejNYKcuoFv0TH"
-    "fwCiuFPPKSypij5WaOhZ2qra6MscVC/U4N9Wqjxxvh+rPxswm2iJ9VVZGcLCsoO85p9W2l43B2mj2EoccUROXYzuzk9ta"
-    "rp7nvqy/gY496yhZDScs3VK9qs1/Tv9ivG8FxO3J0bHk3J8FfaeoZt6M7Sc3c9Ez27HDHGeuziUJakiolcLQ1Rh/eSspA"
-    "BHsRJ0GiSEK4n2KqvtZckmNObUetkA0TCqwkhBtvgCv5pgLawCAVNUw9+RYp9rg/+hq+MLEPYmoSuWkC2msHH17qrtWrp"
-    "rvY+6C20Bab0mMzFFUoIpLYC/GVdxHM4FKmJuznakULz9KXCQfVQaKc/Z/vNsB96m8pXBJqqFSTVUOZTVOSb9lSb5o0dj"
-    "1aX5EuTBoSyVDPobH/CGadxYWnd1Z4KG3GYjtQA0kcScYVIFrzhcdZGAwifrchx5948N418VxEWGbJtCo5GKjHWaslLig"
-    "Lf2K3EElId0rXSIxF4nwSHu/wJiC2dbNZnTQqEUiAR2xQP+N0V/WjPKivT6kf+hM2xLD2AUdcBaJv7xhOrWMPwh/YZmQD"
-    "/CXTW2INq2EhlsYkKMSDcyMh0h8bc/O+9MbxRJwaymYUqrWSZCHLGCXigO7MosQcszpnJoBlOZ/3U83QfvBgJdHgpl1ah"
-    "ObwYmWMO77sXPS1Mn4Wa2+9YGwpaLt2e9ThgfbG8WpsTyQKZqwz1v7V15TjZjiBVyC1wOl43RBEG5WI6rW/9ET8CfFNSX"
-    "r8qY+aL4nj/ESJokDvmqzsWz+44TNL78EXnd6S7K5WB2/bL1RaCqZvrNXzMkSHdWiSek1SIjFnbTjMrwIdayYAU2PTNy7"
-    "EjEnMnIRjKpiYiOd37HoL+yJC7AmjJFkruFLIcQU26PN/3FBRwivxqdciuY3QNl6T17wtyEpw/SkbR+274RG7uwh+ABqa"
-    "kErfOvynO7W7dRoUHA3ETbTxVuqzXRsupLe3mTwG32jDu5d6RsThHelIXinhsP4o65j4IYstQWpDsUh1GN0RMNhgVYNiD"
-    "cq8ahNnIPG4mNjBeiu6C5zwxY0ACK5MEuQaeyOxxplvscVuYptpLBnnaEFIM1u+4yOdtaX34tmv7988++b5++9evn3+7f"
-    "Of6dk/BjT6/igOXkYv1buNhmwMtWzD1C5G5RYPPAXTNYuE8ByTMnEo4kJxBxz/UfG2VqJOvMiFn2Q2cbYBeYOe7SWldmf"
-    "V72PbKx4nJP8Y84f22LDOR6ioBBhs6gvvnZcaGGKn7PvAcxmiZh1xPQ+XBCHjaIIOfVuH8JN859zBtfAdUWnAEN3wpaXz"
-    "vrVTY79p6sMYz9m61MqEbfL3ShPraZNDzLT74dQfzqRPJbeBCA1",
-    "bwOEBdVPLDDawGUJFGeWD5RoO3nVEZKTsqxxJ4DeefSU7YptVdKt6g5ommIeKqAfHi1gWyLp1Ac+jO3jubNmlEvwSGXzP"
-    "PQBFqnlx2gzHSU04Tt2kToZw5z0iTOPzer3hlu6mE4rMZCVm3os14iIqf+NrhXWKrJ+Mp2o54SAxboOAMYFPeGpmyEfOV"
-    "x00lvZ4BUYfPP2wxSAnWVEyCZ/jHoh1JFqzfas1zS9wXPTM/xBsexMVFZtwkCAj0i0ks82X/Q1nbU2Z4kqtgFVBrDX/Ep"
-    "71xlO+CuXhuI59cQwEawIPEIidd16dK4GgZYcwQycUYK9+7504Thlcsxu6Qk3V19aDiWS5r0BK4A7BGR7q12pi8/OdSMB"
-    "G+8RwGv3hsoiDZlVtPo/gFjsa59gk2KlGGxkZeg8Y/YPM0uUvSRiG6a2mSR3k9nEGupk7Ib+9fV46Fppsi4XmHZxBdLBJ"
-    "xHcsbCYhjfFEcz6fX7HWXZY7OYpw9I7dPsF7uBScpD3S1LrqcULxHUv8xXCcUMXnxKCiHRMB9sUqWbfGgKLJhyAJch3Yd"
-    "XvLbUrn2qNcPsFCbdSI/fqAV5GVmlQp7E9/sYqtiYd605OjOusaGrTeZXXYMVvvdOyxXdNrdn6GDlE52UsU/MrrjMV13A"
-    "Q7a5jF+W25N3jab7XvgXnixqWS/eOsboH0cQsECDlx3U9aR3Sjw+B08K46KZJ4HuQdz6RtOT4Y2U8bHwzwEBNwbesRC85"
-    "YN5QHqsToopQqsBTNvdHPoCT56kdGM3G2TUrJNYrkNjoIUejlSN/LbeA810GK6rvKze+o4eVH4FsQj8/icTUZI3nAy3u+"
-    "ZuisZM2pKtQ6bzwRt0/1kRvgZC63tyu9My/JZIRsRM2OaFh5qTEf223H/aDZge9kh91XPwjgECo3336XeR/RAD0Iruvq/"
-    "3Kqe7IfRBNexRdBpVewtNkSbGT8wGQZv5NYgc3eQd8NVv3FcVU18jFkvWgS8pwSNkfj/YkqQmh94iiv0nBcOEFxkLWK7d"
-    "Fw3/rDerWIlqa0RiRrnLDkqZdX0nRY4UaHf6qbmv0+I6lLePft7b8yqYH9W5EWnvnqmcP2M3VZc/GX6ns080yn0s4m4+8"
-    "nnfAlQWU0HsC6ZJ70J3QfmrsB33EaXARgNevtNert6XrPTGiLE5l+w9Hom7GUP8AnocL2sXW2zrCVOie1ERu/V2HlEq86"
-    "XDaYq8uwTnm+LwTkGUH76Fvvavxs4gfclZuQ3hCshD/t15WE3IpRwB/e0Dpc2vHNbPTb1Jsp05EBOjLvMYzRWsybIfbcI"
-    "51JgVqrrH2wLX4iEils6oTIBOesyTP1EmuSjl9OuuEzu2+9DB2E2N39CMdoid9fom9NVVB9+nb8rbdsRBcCRFHWCBv0kc"
-    "SLQRJhfKkJ45uSBIZ/YzzhNwEDIzzH/E4crvjtX4rd8U3UDDBXeSYKB3fNcOrS2lEagXebMS0NZiPxJaVkXhYSTcuxx3E"
-    "zjBT/k8svpPx961A5NOJjMjHxYdi0GHFzAUkWmU0QmOjH+0qfFhDqX9GEjJs+30jyt2kn0giSTsZLjrYz2KEjwBQpPWt7"
-    "OsAlU2Nw3lgrZyqp/cJrXKsm3bjGwwo7QaZW7TisaSf2hgppV/qP4XOglIFcIosDtTcRtlWFxxccvgmhryaPv38ib8OXM"
-    "DupigP408oTS8RKYqZOzAEA/prtEra4MsU2dHEnEtkOGa0qdvIX0UQar9FGrGRErzOi1tAJcyjPviIYlLztFkA2TlBAho"
-    "huIadS0ILrURvjm074d3t7gTRHU7+LAzEQdoKwMu3feFSIl4VEuJlV+4Nn9x3z0Fr1PYUJFAzgfeS67n+f6QmKeT6qtTu"
-    "nPFLj2D7HaRwgWHWbvCVUmryBIvVQtT8QOi4hq5weYSwx/CZNhRg49frOiIEi3afgGxddhcdXFvLnu7tXJhSaGN9sMn40"
-    "8e9kUMj8Jl+fN+2It7e53W6di+MsXCLTTPdz/WFLi3UBq07u/spZ7PverClkSEt35QsuRxKC7b0g0Y+abP3zi5WMrj9Z/"
-    "7OpZG3rm2VQ13qoNuTXgI8karjqgKdf3k3rgIwJFjVn3W+pmU3PD/+4b73F3R7XZyaWrVkuTgzWW4GP3ENDH/x1pHdhae"
-    "Ui7dFSNyjnYwF8WrNkPo+LAHNgXln/E74cV1JU6aLA6rMXhHh8Il5hjm8afdCSCqvONSi+Y4jFDG0xIg6nu7vgYdTBZbN"
-    "nGOrGAVG6myX389Sbun089ZbcPz6qUnRo9jLgU8li6teMW/yAfLYDH+nh96DQpt5+PSNtggRCE6WPo6OhAU2wuayjLOrh"
-    "mzG3mVEWyKZSuEsludDXfI5ZfMWnx0VZy/rJyxJeFXl22rqKblrshjHaBmYLCxZsYWZZ4z6wWPDJXuwcQZNycgOvFs7eD"
-    "Y+MLc2sPwnX39p10+Io651+99r70aDaNli/1PUA3rN7OsoNio1jtjYncWkfDevYIUdbUVNwbAJrofVAYMwHu0+WG0Hg3x"
-    "n8BWvZg+6F/TR9vZLw+ITINiey0I4ixM0j1+CNk4wqqaNzd8ozcxhSpB9aVxG/FhuaPuqNDhQhcrvgaCFJR2q+P7Qfs6K"
-    "mLTkK+66PSuKQK3lbPJiQGiLbJFeqON7+8herYm1e/+sTru4MmxRdDEYO+hhs/VR5x/vJ8XkCRJ57dRu+/0lHJ3+d8wYZ"
-    "wxOIWf1F/RlG9hre83VLrIZCINjF3vUxF5OhsQy+T2ZBsWa7IzwzrQ3Tv2OWhFBbP35H/bcLZ+yQMBXizrRMFQp3gk7pp"
-    "bU5yNC1DgaGcHHok2P5Y1JoVsvhSQbytNCRs3beSJLboLqK0ABpRs1xe0jufc5u6jNazzb9tNodvlWodkYziTr0iFCq3X"
-    "HLqMIflWYUCEG4Y02zfTNpdjldcOkE/UjG4LV6LcmjYh0+1+ZTBUgb+7U+s8JkG/6GM8Ny+ET8sKpN++0uQrMk5E63W0t"
-    "X/92Urmqi8EaMUxmJR5YA5OHxt552XSWd2G9mWE7NsdNt2fT5UfKYvpYNvGf11p2I/JJcb+XoE8i8gXMpulEzcbPszVdt"
-    "eC3jatZWOAWgGJm070ExegUp9LWEILZM3CH26y84Xg/Wu2j0woucXPHabLXXaquETdgvEBZjH2M/jGCzGP2aUdN4EQStV"
-    "j7eVOH4r+1Ufl2Gd4VYTKUW6sdvqnE5mfjdb430b0pUWtm4UcTVGtWjDvIg/ePrUlt9XAXkP/es7OYmZg6ynzdxwa7qO+"
-    "iC2AgUqRyIWt/CHurcMhYnMy6l35HtM7WxXCDd+fus7Jb1NZLgP6U+B/2aN/20sUOfAqiJOfEQ4V8R/kcfsybg1TK7vm+"
-    "NG6UDaPrhhGYSxxaBFo3a/yKC5xx6q91RzJGqvFXRawcZLMTlyPkGkxiWl5DPoMXep2wD/mKVATvhLYzj/9hTuL0WL5sX"
-    "dXArWDBRXsbWJGvkY0DsUsn4Dq/S+z4JgFwSLahIMRZlRFMVkiJ35nWqp7nRRkgLoKqkjpi8nMbKQetI/HqukNmabXImY"
-    "7LOTrehDWl7kgAdUksWJE2a/V+WAtK7xxkVXlrLP0s191lN5m/S7xLK6jxYGkATc/xbcyRtafwsZRZTZs2nSLMLsxLOnG"
-    "NX/71+XyLGXrP2PlUlz/FULAXwIiap0oa7yvyaLR7SGeEmwLHEimOJVZsw9dfYAJYhIUy+6rsauHTRxIkyzzd1fpg1eOw"
-    "k9RsHBVIoLytvps0Rc7ZzQIdt1DUO/1I5QVKEJSH4hkHfeP3Ta+",
-    "J5b3bTK2ymmCwcXZPVkNcq2si2zl6fOKGlrT5s+Gjp0wngRT40ktp4XN11cKxqB0cdajGFLj7VB8FJYAUb++TcPb7UYKX"
-    "N0fqFLQvM8RNVVNVxHFQ3zsdTUcEnkwmBcO79isOwVJ8zQ00Z2JDatG7958qTmeSMp37Hs2DS+nTc8tQ6fYMBrP1N1oSI"
-    "FGJ3fCY2Z3Q4Ouz3R+MUPLCY8NF4yNGsiLMLQ+zzEWvo8GBC1Nzt8ADbHlRRWObAVtybqL1GxT1dsWaqCuklCApM9IcJd"
-    "KA1JLlFIkB+NfsdZWcwGZUB6fIEKBAbXSiAx3ei2ix7wdt7loivt7RIwOBGzubm4KpWHD732tivWsKBGBFDvy/j4uYN+z"
-    "qRpNju8YmxyN0FtlSK2806fE2wv1oDNo2zW1h7vVkKNyeQeS3FvtIX4rIZG6/TnVJRD7Losu03P02T5P1zfFbE87D9ue7"
-    "h5J+1CyqaJ1qF4C+PkGynNL4KtrkFCVMxQQVNU9RWKzQV2KbWqv3OdQ2/a/3ZNM3khPbh75lXstaQ8d957Yi9Ud2ZBbxI"
-    "Mj79NVjseGoPo3qL+TVcUG9v+TeMhHLr90VbK9jSydnjLG5HxigBN+I7SD63SI5jYcXHmJufq5R9hGtCSPerqDZASgpTn"
-    "JPzV9xfkWPztfaghf8mrolk5F4+xuWEC0gu8l5DGku9egcI7nyQbuC/8n3mvcaehQEVc8Dl6C2xYjXFjok0IVZjuOgBBw"
-    "j8v0GQIaRx1tSIT2M/YQ3bEeJT6sLMX/daH5RE0f8kn2OnX5OsQc4WiYijXYirqJleHbo+d7xvPEK22yy/1Zpv6yEo/+z"
-    "uIszsIhAFm+M8O3HRao/afAoDx6RQL0iuf+1veLT+6rXfXEULWbopDZ7TsNFsUtP0Cj3+Ks3L2D63zg9oUM/j7q6+MO6M"
-    "f+o1W/js6d8IvZ7quOEmO3utNgRWdY/Pxj1uGaTCETUyybhsfm8PL6FRkMVKbZrZTSbEb/kkWb5uJOX97k7qmKXIqEOkA"
-    "t+56Glna2JalReV3jews9tS0QHL21uiWvSwUU7szPHV1jG9pv9ZDrn/v1AjIZK/JeGunMcF+3twoB31H6JS1WORu30Sgx"
-    "u2R3+Uwa+u+fwPndrgOx2i7dBoGi3SNnyXVfm/k/jKXaAcZP25Z1r1DYmlIq1h12U7A9UAlrqVaIM5YHWJTF3FntsODvl"
-    "BpCugjsrFHEnNc6nHST/5BfOA6kvkI2k+q/9W7DzCE2Gn5o+Sz2qVUvE+JtmPGop5k9FQeoU5cb3YdY4HUSbQWQk306eO"
-    "t2W9ZBBmmRbxXaeB2B/F2Pk/4T0kIl21I2HOAE0S0M6WV1ZrdY1XFjGbUYhWnPjq/D6fRjeVULgXD56aDbCFOChwUlz1R"
-    "+0GEB9VoyqIj8sRvJ5+r3fJjJQuue7KzsLjYHhIT/P4vmpWuyuVrt9UP08F7ExqhTsDGGlqH/uBeej4qhIlI8W2ur3de9"
-    "S3aTjhJuXFiHrW+9iOkePh+Lfl7Em/36Wfk/l8IsepdExSEISmOVWvUfF6MJ88PFVleCxd4XxuX+k8dd7TvcFhp9zIW9f"
-    "43vXjOTXydP7bsn84mOJDfQ6m7M/5o0+6/MNFh4d8c/j0t+U8ntPz+Xz+tMs/J+gDdfObb775upHr5T82Dd9dR1Qju2P6"
-    "hrWjP2vKC690DrUpjWOWdupndzEkW4flWU/ro/7IJIXoPsIp6hxWhSHCH5QPDtB7y9yCORyoGh32kTTMi45wPpKZ6o5NM"
-    "IHG/M79vmQwc0nnvynDw3gwUAm0si8J0X5I8PcF//2W/77lv6/573P666hdMIhxGiDtoKVnx9hx2If2qO+UwhJG0n5Xnw"
-    "ld6Qwqw+rokH2FrSMGUnSpqjPwh37V6XBlnaNRZ+R6uFHVf4CT7Kx5DxvjVN4nAZvb9kq6J7jtdIgnPKTLTpuE8yTHSbL"
-    "aNs72Posbjnvel94o9H6brfbXxPlHO7/NfB+Qo+BIaDbBJY+5sYnFTq6tTlJivEHCvkJJ3HyjHXyNTCVtY035t8F6XUwK"
-    "RIend8AyBuT7b2SH3Nol1c/V9l6wWVKMltfx9irujD7AwYg0NfTVfzh2ytP4by0yvda1KFKF2uToZUc09yN9hCfyZL4u4"
-    "mlS0oe8fZIInf4QXevk0jg6ZsgZTU+7ldE8yKOnT58e9PvOUxzvqFixPGhUig+alQ6p0oWtMSAyvtHKU6pQtmskbwAfPa"
-    "5h7egxkZ5RI53dYR+Ld5HAPl3+4xBzWmKpG5X2SVv1UY9DrZ0n/8CTuo22k6kltrQJhzoeh984x6RKr5PQaSqiVjqDuPs"
-    "UwaROisDkwWFfWXQZJ8fhYV8zNnkx0Z8/a6vkH3iWyCjQHUUYRdO1u1tYO5o+d5TPqn3aNafVDvpe5Xfl8331lMfqRB7c"
-    "9XDFIWbttWMsxSCx/KPxQJZ9EuiiQypyVtqWP0W5XtxJMDbrCDOP28lGHx+Wbi/1pNAql74dYE7k1Dm30znsh+lXeZQNn"
-    "Rw2nez4eDCMx/nkuBplYR6UYd4ZrDf2RZ4DJ2f5dAlpHg5Gz0Ww//LmO6QcJOHLEAMtjdOzIuG0VLWGJ2oXpIQ7MW3oni"
-    "MXnEkKk2ZIjU5C7EF7oSmyvZkWcVTFukMep9aH9WmY8eFJfDbkS6Q3yupTPiJkgOabYgndn8iF9HtUyYmjnk+C1p1jdVs"
-    "bg0t834TQICjGpBsZkSiaK45NIX0jSHf07lbeVGzh2VQf4hUt2HbAvlhO3M7tLTrXlx9sLbj57X6w09SQUKkezpO526CB"
-    "YsNRf63lPiioy6pCspRN8yEHXJuHIoXz1oSidX9l113rdDZVXAJavFYeiWcvfD6Y8GfmWnoLKJpWsgEU30Ex3vYZM8hOp"
-    "GG2oOl2s7XZ5qnsNk/J2uzbOCTu+t+4dpSze9mGL/w31scmGvr531gfljh0veyQzYqe2IgGzdP7TmLz/jA7MiLnMCNWra"
-    "lucrFMvfJ/GrmMM18NDh8/fnw4eOofHx/3h6R1Up2SrgcHXOL/42280fhbTnuoE7jKB7yy85hr1p2Xkx/LOiqhYI3Q5kn"
-    "WGZHb/d6jJ60+EiMTG+73nuzj5slBGxsTcZ0XuZ6yd2VDNI8Fj4CvnAOsfbaMWV6W5EbUjdcFKcVFdeO1u108VEi8bFIu"
-    "U00HaptNVxwUiWzXzU9IOaAskM6InViP8z2sgbbJf5WODmkJg7nQpKFuX1VQNDmRhj+UKUJmK8KeKMlKgikqwP7Hjlso8"
-    "bbwo3NLUzmcfHvd3V1ONvciniWR1/YWRQzXm+40T/OiW07PqFtBCx/z274cuhGXG+6d4zafco99wyiLkUUoyXgPhq2wbW"
-    "RFxgZFkWBrUXLu0gVy7uIU2Kjg82LzHE/FVDuBu6hkpEI3wg+XUeF1u1+sSlp/9X5cTkLCiK9I7yYaNeNsviDiXJnmCps"
-    "JZTjuDlS3d0A8iP4MrMvoVrDTAMegZtXR0n/QG+yhqCT5c3DQD/b79H0f58CfRbPt2bPfInu2KJZF7tVkrLRbrBh6Ecux"
-    "mBnGDB2eE0LEWfQ+ms3sdbk8wczgjTy/MPtY7/lQdXsnbdCqTM85ARey1b6r1KtKqV9KleZqmqt5rgq6LtUSJ01MwlKbZ"
-    "B1udpFvBltrnSLDQbVylJW13zZUfvC5PvGzvrW+evwGMMOetDnS9wFawUosST+vbHLBJdGvUrZMiIXsIK1kpj3LsFGYd0"
-    "gZXHJ0tzFKHh0g9meJjYclNhXYYNDX/5bj/Ql78NbPUaQiaecRt",
-    "cNWTFHvDnze/jekbRkOhssjE+sxXBJZk5MUsAXZnxyHdNEd4NL3V5mNZjEep2IiXrDdGSf5zLji8IQEgPO1OevGtK6m4S"
-    "oLUlqmEof30jTnHJqRENKByH+T5lF1+EhMK6mv+JgmPPguq57Y0uoMp2mb8v09+0DHI999oI9t2/IFiX7e+gSh2Heb4nO"
-    "37pSWJLBEp3FAq5fJ1q1ORrPE7pgWSPjJ44kTlqpLggXweazvzFlMsjh9WpyUV0XD6hwLMlGzsBjPabknw2kP80dloV4F"
-    "NWXgQwksjJd5Mmv1Rw744T0/mOEcKJ5K1JwDaqba2xMF51Rtf+Ibna87CHCv9Imp5nMH/DnMlTRyOOHTpU7l7jHueIpN/"
-    "ScT6+Y2dTL+x5sZJHkA1cRVyN8hvx79/lLKb5qPjGt4NQlQ8krXmOajrvPI8VJY5M6BzddevUVTwvJW9oyDgzm0zlBREr"
-    "kSPjlDV6AFjy4Wwal+he/s8cYwPhny9F42UgUAz008jYlREBdBKY8zQqj32slQe8GaiFpvQ8hFMI1Uec+IhgSBvpHS4M6"
-    "PzehMnZDewdGjfuNQDOlzN+Mfx3B1mt/Ntc6JKUuOYkPWUoa0/iQYPOxLGsMsWpRneb3hxx7WqHWUY4crsmdL4rBwQnak"
-    "V0DOOF3eQeI4txlTHZ8rEKqWcUKGTsmHzE7DbZi63FY6dLaxzNFy48vOYBJK/4hC8h0cGK2TMwuezCx8v7FS+mS4eZgSl"
-    "53xiYTs+Oyms5tibzDGzg61TZczi8U4BCgbXnW7LRI0zexehpnBtqsJ8rwKeo4IFzJ1hcOrLoktzLtdxQ3rub+a6MapF1"
-    "Yhn3UvnfOLW/QxenNKuk4IlkA/JLKtqmCqLoOlmsOsyNNLmpCTj2vjWFjoqD2SyjhZtslV5luLYgsyAgctlMfsvpDFhHs"
-    "4tqKuTeh5SbJLID8dj39pzrtS4D/wKqTvxiVnUzQPUYJEinXnbvJN+jBdFjgtMnTOzYr1knAGPVgn3CTLcn7mYDg9Km3/"
-    "hlOI8NSX6eQYP/kE2mk4rfdz67ojqRDQ8ieOJYTPNqyssydB9h9eojKVde7pmHZR5rNbSfGJIaqGxdAwynNpzpAhG/x7V"
-    "DzoPX36dHc3NXGwQpBSTVkKhbxjWbAzWAdOpy3Vgntes2Z0HEqb641UK982UiNcmx2NDEQwmRGtynpILIAtoAxMPOvJpS"
-    "V/stVKQvkpPyOoub01Lkkcw+qU29qa3cr5v0wE+UuWHKZVFJx4wBi6MuSTsx6imnNWnAgTqGom0YgF555BuPf2EfQNfuB"
-    "GjhXLLCP2zOX6mpgcUuyDUWdIo5pLAtzyPhFRTsjum1Ov1/aINRDz2j0TUwmN2t881Koy51MLSarnOHLgOQnzYbK7G8HC"
-    "NUx01cRU9ZEBCI5z9DSIOoMhnPlCrizOxtkoD0Q2MCdhhagyigIUIOt5ZrNis5Nv5p78Kd3cEAbl+DdzrEqu42uRxDxOZ"
-    "6HMciMYW4o6v3tyZpbkV0VlA/oSjVsR8H6HUH/nwOwNknDNxyAsomlS3WA3xUx2aRKTjO05gxxDxVlemnt5hY11GdnLwL"
-    "42qQ9t5SQvjTSo93wkaQQIyvHQ/WFxZPgqcYWCaBDEH8NpC5+TInEuAV1Jc4liomh1T7c+4XM0sd1hRZuqeVaft5FQZCV"
-    "JnVM+Bd52WmNwUZ/OqZ29Wu2OSa+Ix3wFqZfIWsBHWHIUkCrzZUGYViizEoyIfGKxPShQ6dSAUbPcJp+e9tg3PtRnIZvn"
-    "o9yb1gvsLstUZwYurZvjUj+Dp7G+RNacpZPJwenPtMfqZ/i715g1jdjUnO5R/fKyfvkq8kXgFQjkM3z/4qtTYWIhi11TJ"
-    "Uub8kpiTAReIfG9KV3LjFGpjZz9QYc5GrmliYZiPlxwwKnliN1aaJEcs7UyfJ43E0ZrUCy3CXhO8gKdiUDLxpGIVQxC5g"
-    "gJg4hvOPq1mfvA5+g/5/iL/jA6qggjIsIIMTThYPswnOfIOFPfF+VIx97IhyuRjKKJyvOLoFnT0H6zrqglfLDS+kFExLn"
-    "x0lluD+KuBNBxLIWNdNj8pjin2IprsPWLqDgvSfaKHUWgDJvHCsp0dZNNIfyqsRbaAwb+3UEj6HKLNwzrlMyiYp1vieTW"
-    "YaVXM4TFw6xsXQHn1ZglDqEd1bf8jN1qQtfFxu5ozfn4mvrkb1rr4zn4oxz8mAMC+eCPDn4HbswBNJmZK7tJpn/Hw1xVl"
-    "kSO7CXPef2gOyDdTkk3TKfRCa3YqFLxeVgaR0LiGBXs4wTtFY8t5eJn+naeVKQqy5FbVb0el3dETz2HmYsdrCBpDNHxtX"
-    "zSLsMYeO14Sr2V29vbVMs8UT0FGKceoDuyHHm1Uz0e9g22J+A5b2iFzFhZRpysg+EUxdrtAhhcwNpC2lc3MStR4JC75Kh"
-    "4OOiP+kHSLR4ekGZ3zGoMiYcHI74K7FejDtfgUn8SjPWl2QW/zsPBnnOI4ot8e54tvZ8rxvTMH0mAfCa5OkxuyECC6DOl"
-    "U3Lkk7V/9/RPBwKduKZcDuKUg5GwzXAusGizxex4GipxBN7mQXtRuMKbAaEwDR4vGhhWyzKeQcweliwI82lBfMW77aiF0"
-    "3ujLaKS3brQ6Z9dkSnHJHYjnlVkHMxmZZjVeWZyXaNGIMclz0nTow8yRaoz2PBis6XinEETQe6xNt+Cv8v551jhw4dVRU"
-    "oOO+/USarvHGStnwrfSVTSOXzk+ztFD9ODnV1MH03bUYiDNXaIgkde4R9FSOjJSlZRb7PVQ3mfu5lJRMTF8EQt5wkuwVK"
-    "0BJkHOA8vt1H1nOvSeYE4THcv3uc6aie5vU0wvuO8Q4Um4j7hHiPjaMJ9ds/3ze+e7gLoze4IdVAycxLqsmFe2+lgHtHm"
-    "tXzCTv1iCONAKW3gyjktG1u/csQeMrxHSstMkUh1+rHPkVM4IQy/y7yG2VIfBEQKODdACqhOXmf1Sq0bsLtCytXReKq/N"
-    "574HDMFVEn1p11uFwuZoZ6Xy4vA6ZxkeuNerI1kWTfAx2SiO5GajsRKGWjHb9PedNQYa3fawxeQpaTGH45lJZArnSxmyA"
-    "qAOMM7Kc/8ijAqUakWRvA1/YVEvpDiC84qP2tQqPEEZ7nm4pDlWL9MTj4l2S5WluxAL7Hz2SyVuYXOHImUIEowAXEkerB"
-    "zr/XFNZ+vxhMvhulmizJRxv6dKA7hImm7ptDESVJSIbTCPGWtFRn01kOC5kzVw6h1gWWYNlQyQsJSmRSEah4WoYkE3VkO"
-    "6xvSdpYj7FEE1iqIkAf9omlRuEeqlru75x72JIxldYSbALO5sbddjSt7MtRErabLKphbjdy0y0mmcExYUuDoOGPP2TiH+"
-    "R7eIKQ94VkrhJ6nCJIVNIpg3RgJvvC1PamJmEbORWrhJUzlE/isFuqcbvc5qaWhaW8gUzinvzGMxRsUX5aRiL5cIIcDL2"
-    "g3kl+imUydmfLzU4xG69aRe1fvlJNArffFQaY45WWTJVI/PLg/Z/qrO5z5mi9BmMtOCDMv2ICeVBgDwpUGOVNVsSgRlJh"
-    "Dtm8YsM382ngmzQyFjEfuGg05cmXHi8YJLfJxyCPc3dW3ehr8oZ90u7r+UWSd86mWrUNVOp2hIxQl6jrHKaioVAtX3D6X"
-    "sXKV9wo+l50H0UmM2fSV5j4d784UuO6dr7ZYyfXuVh5u7AyVUMk3sn3Efj6eoQedwYQ6b3jIjHjI7KgczoiDUAU8DOl3M"
-    "qzPB9NKnrYqyBcyUG7c/pLYLbKMk6OAa8wcVr/wZmI9g1/GFkN6",
-    "ttWQnoEE3Gn/7pj0ZFyFkQwOQ0tg2J6pKf/Igqml3GA95rj8d0zdElAWmbhA6Z6YT5kgOP1+4G0bzXGYPhwcjvaCgbGAr"
-    "zKFsyoIPrFXTVKcILyQyykj/lKdLeNXc6ItHIpXaKKKUyfyAuYJOVuCwXxqPaiRhMx4UBO04VaRiO2vNff7CVr5f5run2"
-    "UH3p6ttq9+bwayj53drWOOjq9GMH0H+BP+5MUwjK/VnFV94sTRaXAKdQ8JF9la+hOUMkm4yMzi1ChpoI5fxSYREqkcI4k"
-    "PDUTsUK8d53B5rn9F6/X5rDztawOuZtOHsxGXMHengiOMk2hYV+60H7bdDEDlPXaF30tHR2X6QoMjIbcUEwpJBnqIuoz3"
-    "F7mQB8qRz3dZY2UlLN9nA7OxKWmSm7GFH3+ZW7cdx8i3G7Leymzz4jg/uxPMN3bDmO7W1Hc35quUg5X0OKPwe3HaNbmdV"
-    "/VORGroIbKwHfeHU+azJlEmPY3K6ju9XUuTqkh99IkO8cHh8MRJrS/91G/km4N0jsjFa88kSmgmVWRXAOehRO2+l51Iqi"
-    "W/4j4yr3z/NanXhJRfYYd6wjKq2VYjzTSBtDFOJ447gRg4c23ZlOzq2ILC/u3uLrcWedwaySnb2otYgvGdNBC1S1HjYDP"
-    "EGuY0B0b8x0nS8WinH3DrOBxqxJ+LTecDd6linRKqhBaKA4oJ2xio5VJ80oCBDul/fr8tQFY6t0oCpH9jnDMppQmHObrk"
-    "Ru8I1HBhZOdo7Nh0J0gi5JHcLKxV6/oFb7if3Ehh6jvOAjL1xqi8qmV/vQZE9Z3mRZ3qac8F0s6GXqp32VPeZff1cmX1c"
-    "o28XKd+LrX5jJN50zCce5/FtFccqCAZo0ceqpAgI8mgwYGJdsdVjBtbu2ocRWA/LjHtDCvcivOldT3Hdq/X5KbDCQkhbC"
-    "RfCr8uiP8ToAYbkU5fGpWT1ibD0uTrWoHTpwYI/CB2shG6P9cfRyp2wJTu8RxJKw3IYZF/J6F4DihrnLQwr7eOg3lz+8l"
-    "IcWmIHe/+ZkwqaX61wDNVaSec+8PUAqNss1cbRHvUndYqQtJNVXeKLWarAtz9SKEhrBaj0s6c9y01YiKxeL3RGIzjhpmO"
-    "JGOkqNPmIXUZjJfKBFTzFnRfbzzKR/9to/7an7c7SHJhAKLTDtudOJvms/iXn7+DExwx7AzUnlnO1kCi+RwRQktEEvn3+"
-    "YvvIv4iDq3xhL1abYzwv5EVk3TtFbsglYq/FWRQ0NjllVgqn4xFKMSIlOlMsbHD/n4tm+RKBwwS/0MUHQ5WxVGgoFuAIU"
-    "PObm+9GCeE2PXT2TG9ONySo38lyXNfZnwwozkjSc5ZQWshtbX1NSJzwVuxiK4dK6lFJLajLkysNkfgPdcG1NIGEMYo/oH"
-    "0RetpbM4Lk/6vbZitlSaQ0CKL/bbErf52/fVjCVv9RSIR/c3zsN6c5VdylN0pn6DEYytiHALY7CwCwHEQxzck+I4+5M1u"
-    "4Io7gINy3LNYdbMulf9Fe0KcJaCNQmg5jYGESrbbioGDI2+Z6hOoPveQYwV/PxGb+Vw3LBoatXOPimYjhY1zPYGqTdTL6"
-    "XYQdhyd3mLtbxm/JfzYD73eA/+Lh734Op56OWcaldQRfhnmcuhsVdysSOBisI40WM/iO9iVQKaF9ysxhpX0c71GSJsxKW"
-    "K9bm8NmCFR+a98XOpzr+SZKLfMhAzyyyr852CwuG6VN8iH2l0mqtX+MTlBDknWliMcfNkqIySdiYtk/k/HnhzXFkJMBWv"
-    "VVZGfx+wVGwIJiEH9SATm6whnPXK+FRxUCidSnK3GZ3/DBfVtzu5QSjKg010u56RLc1zNbWnsJoFdNrqBTsC7t+4CHP+f"
-    "pYRtYUQQj8N2gQGo85aeeGLg1NNxEa5YS+mTJhIMWDkZEIWsYFsfEM/mfAqQGzTQ41ImXXSU2TJme3QtJXn+6qI3A7J5/"
-    "AvrZhH/viQ571mGlCpU6xtkEfP+W7qA/9/SvImjhmuo5HyFJrODH/MRdy5cFxvee3/Ar0dZFmX5ByLoLnhjQaJlLsTcLT"
-    "/DC3Ysppdjpat1Szys8lAedUrgtz3cB0+68uT4Qm9X8P9ICiP6yjl1iLzmHHHiRmJkI6YAHGMm30YSeLpBsoC55BD4iEe"
-    "4lmg/JKvhtH72lfUHs37/KUM574m7DzpOi0fsb3eX+24KBpNRAXFdf5GuiRvyI9K7beZbTGWX/i+t+Q8ImDocqtWN6cZX"
-    "p3JQlu5cB0/8h3tqxjpiYTrdiR94zvTILG4WOozqprrjXsXHXvFRvuJOUvvr48RozpZC86yPwxLe8Tq5jtOfAV23t4Mhi"
-    "U5XqAV7H3RIcXWiO7C7HqM6bE9sdJKabohc9iBnPiP+Uc6DSh6It7x+XHXai+vNGBnicdwqSXVSjTR7/iokPMZ6wsow45"
-    "QvB0+Cp3uO0xc722eAGa+9N6uz8kegCBLQnxcXRDDgfM1/caralKSLgo/cRnGG7Tr4IBLEfVnpQ9e+jMoY1CZsXxAHRZh"
-    "AxNSH5zMc0MCwuVsiJP7/7+xb25s2una/v7/CaLN5JDw2caAtKFF8NVB6ANo+pLSlrncibCWoOJIryTk08X/f615rzWhk"
-    "h/d99v4AkUcjaY5r1vFeWEx2CbpS3gsNkRxde997OQmoO33aeDq7jzpz/dDOxkAqQkV27JQAumjYGw93o0duy24+ZkZRd"
-    "xW1i+h+5p9uzaMvhyNTdLhXq4AEbvUgKQ+S4M/ViHZXMB4NnxHRq10YaK8Yt8HiRRsNDgS8+gDJcMOin9g4aOf46AW0fN"
-    "tsJ6/w2k3yGTGQ0rdGOw3ylCflI8+7b+TiHiVS2Hghjl4EYB4xHnH+CHGNxLJzLOFLGHr3h18g9nDXfGFGOy0O1+phdZD"
-    "k0cMqDt1ds7tjHu+YL4nq09XoKf2i6692/ccOEviHtGGIi0ejJ092oofyP77ueY631aTPj2bR3urhbJ+b1/Uo9zbY98Ta"
-    "UK0o6g+/2OPj9niIUBZzSoN5igPzdN+O3JOdBw9WUgWxL4aoJj0KJOnT/hNT95/5meyfl21cPMQl8Lb9gF075EcSRCvOo"
-    "FLOVnQSmdGj0fCLSLgW/6GB/9Dx5kN3PrLjP/Idif1B9B7hIFzRpY3TC89d/O/PE8YWFDz3cgYx7TjEQObF2XOmlUwRnD"
-    "vbVZwrDf19UPHCM9eu6P0AIbFLA/ZkDoYAYX75UBPN/0K/1mtJ7Oc+WFinP6nzPR2khRWu/VIDPETme+b7yWO4mOHlnPZ"
-    "O6qyWgPcaNulS/4TV8MpUw+toDdwP5B+RipyMHk3IhxKASGwG2x1/lvvP0yX1dOPrYtn0ikyJXWM6nbvHSc5WdcYt+Uht"
-    "rUJUo3bwn2skg9T66EnsDwRqmMVd49HBubPvtZ3b00FJFvK375nGrwaL4VXkl1xTyfVdvam4MP8HI7o7fo2lXhi/wiKKF"
-    "zzkfifvNeClzurxZqtibdUBzRS8kLKUYU/mTRhSk2iVXLHHtE+bI3HXAcfNaiy+otrXg6ozcKslsf16TYt5li3o94fFqo"
-    "r1O/Ym/4g5kaM3R4nf/EJzZrctvPyYZUjac/AjhiBHzgueZ9p6dt3QYm+qxavsGvZ4eP3oZbpo+Ep2LZtrmWTkrPkBkBe"
-    "0Cy+y03S1aIAu027T1+UGsRf449blgui6pmAAQYdbbDlOYzjXtCiPOq5m1pblWsZW8/2nt7ez/acWYcxqTo5B//B0n2dl"
-    "F/aS7tm7eDTbmiwzT1aDEB/Qx+yNh6dEKcK5mfdPH27NcNvjH53",
-    "a6ooYnK7WqhHDyBsS6Rj4YfRl3C3aHT/Z2YlHPChc/vvDlIZFf7x/mO4x7eSg61fQa9W6nCJ7AbmqaulsO2CR51oSRbRe"
-    "8+11yo/hGGAwZ5+Nd6zywDLRdrSJxvNAu7O5MG7Zc1l2tQz/gXoQuDP0L3r0BOgI62Zr4YCt5M3GMlgLt5RtZcWhsSRBo"
-    "smXgYAyCu3/LIV/RQyDKDsU7HYhaLp+Xo9SY3Q4nw1H6Wjg9KkLnNaY6su1mXOgHrhIB9jkIb5J6j7hxBfu93fM6+6JkS"
-    "EXrrDpj56YFf2iswWBNE/2Zv3qoIU9HDyFntnVHlSD0RMSSvoLqSOv5EruJYMF10mVEW8sT5yc8OUC2hINLcVszczTaL2"
-    "8Mj2vbCVlkQX2rLNEgaR4xF2fd8xLNmW56OCOMJeZP5JnJABlCc37/eRGUtM/NbNVVZdqxYO8Gv9VeiLyXz6+1X2nmGvo"
-    "epEWzp+W3jjkF8J7n4Sk+/SdvvU2ePhHf5cpw7cQ6O8bVBZJIzK/QbfQ8f6M/ATVYo56gUolXpk+/AMBAhsSxH1hD9q3b"
-    "r3h7cYb7g+l212kFScxf08dsFUi8HY1MW558YmWPC2QwvtS7ekzpMrWt28sbsMvDRAdOBynfXnu4MOJN/B1L/UwrWa09b"
-    "6Hb6M0HCBzj6m/X9nvhlGHuv/c8dDxRBP+6PDCWWfFp9AjESQqjiDquW4lbTDOIj8n0dsZmRhXfr95uDv28LFgCbWSVuZ"
-    "l8er/MRgN6kewQKYLEqv/IKrjSUIvtjwEajxBrOJ9IYXIYyXn5aZiqsLk68TT1A708g/cIx5xSZVOxd+v0THHHEqMOV1g"
-    "9NiFiAH/XE387FaUgO7Jr1loNXiqO562/hutv7iOFcPUp/tJI/1+8EDFA4S029X6PUwgNTRppXc9eWIQhPyPHRgj4RMPH"
-    "rx0Jeg79K0YFX0vAukhSZMkQm/DH29VnNZdFZxdjgWGeq+rFSyNr6BLVeWnQje9/PuWf+gqAFUzqNOGherK3DLBrkKEFf"
-    "yf7uvpzhVlKXc/1rZfv3kDL5oLOsPZJlKu/a7UzkbMxj33xU/YuSrHksgawV0TvC/9nSU7ROl3iAfZcTlYQVUXnEd3wkD"
-    "FbYKhS0lmyP1ZYJQvOSrNW5JeCCMEpP3cNy1eJP9I79kKOBhlJMZmXyAZGc98agrcAIm8HFcHZQcg6AKeuItx2DFlXcMF"
-    "xTsgiG+Nw3mItA8lTCLa1Auclt6va3SeBOpy3PlAzOOxSoidDp3Kl2tfcn6y0+Sam37AWjQJWJ/7ek23XG8EGGAyeGYGz"
-    "6abGg13fojfP0u4ZRuBonGdcODiuFiZOPtTPr7lfoxhLdXtO9fkx/TSEhqXdFBM8uk+5/uCm1PaWd1caSybMibRvSznep"
-    "8PlhQQEXUfGgZDZGv0Wd14OoAE/8dAvjrejZ9F3qCn/f/2rn/vWbwbtdvB1wi83KKT6LaQBu17mSgR0VI1kaaSrZ2hnzt"
-    "3sNiKfdmGgy9ub4sD3bt9i9+1QRqyzkmn9HFzSOTIKs1jhtf4ypIvVoRDUyVdizukozUBOP1/Swcem24rjoeMKGKyzXPX"
-    "oSNNUvNPWNCcSN/6u+a+Y6vPs7QmiZtNC2mkxY/h/TwaTV1/+TbgriPfFGEL7qRRb7cmyOnCdk2rXrKasN1QT4ZHTyImJ"
-    "Kz8DL7c2aGJOmyMqorATtxH0AYjhetcfQnwLOJNd7h1ojT1/KuLvdKdO3tlPylaFl0XSMlzn+7XfRu2M35MQs7TSHb2nq"
-    "+nehOWkfsw0amgEsQYf6Po7Sd0+wnQvfWlDx7IjYMvN3Rf3COustElYg3aEf1tw4NE3PsX8A25ijtauPvqw8yKOPEfXti"
-    "oKmvR5tiQq4NEPoh4k6t9y2PArWqDHxwPnj2LO0wg7a+F5yII3UKB3VVv5Iorw1m0Hy7GyDwfP43Gs1ghY9W7kyhtlQye"
-    "baa7FlrIGov9XYldTltaVyV0R876Bef44KUR63ji3jwbPLUXRKnYPyWFl7tioiQjJLvqvAHPxso6yJP8x7K2ZrJrHk9b4"
-    "GmaNRlVM0L6l1XS3U0z3U3mtD2m5HWyyVYDEgFS7RkxXPspCfSjr2hpnPZXB/Rj8PT29nQ/7z9FYr2ECv1NMDOn3LMvOl"
-    "Tx33ekXb5v4P9pxZS8q2B4VEprHj7ZK+2Ew4qmHAIfME5uLDcEHNetUiQdGofIIdY4/TDx+CvlN0u3dubJShlNvs1Mprt"
-    "roQFXMrp6f/wmnAPFj9aGpMRhzPANTEkfzP+UCAmg7hcJh3W2zjduzZ5KHJ378H6SR16+VG9JrvDZRZh2xDLr5jLxIYWM"
-    "tHp659NyyLvnVnzIBchoBCtpdl5W16Z3mRaA9o+DWbkAlD1Q0t/QINg0pG4B/pWFtummO6tArdz7B2JSY8foe/rhOhpjj"
-    "cxY80h8dBbO+kFMdLayk7dqcREjLz/RBqD3q2644ddVVV6+JmIC5ol/vGXb2Wg9yaCWY3eCzGrSvyF6vMwcqO1zaFfu7b"
-    "DC1foJOJVF3TG/kEgExZBVMY1HRKp34JpNK/e+Veb3m4eFtQU7WMWyZaCEd3rwoLV7Ng/rR0/E2smXkaHdVEoYCFECcH2"
-    "+eh8NvnFEkmtxzu7OCH23QbJfNR5sDFNgkUObTmKVupuso2NPV9q4kOMs+RlU1QnpH8NA9EzQBKUfJEx7x1TlIouDdLmk"
-    "lc0GfEbN8vxkvOQzxEloGsUeFF09bJBhD7PKudD4sOuBzeMUNdJ7uZOlcy4TvekwWEd7XavqfXMjrSOJRclRTBQWJAV5q"
-    "e9QvogRliQSzClDhW+eSmdAdrSFa3Fd4hwSvMHuR+ZvaF5uWGkX2+Sl9tAb0wQfZzgtIw5riXkRiu76ecPR7a/KtR3eMv"
-    "k9PHlDQqZY81+4/LlIliEOUCeSH0EVPy3Z14L+6Eu2z7kHaUOqpkprHLTPdCtiVUV7rnp7iumDjvkPbZiRphugP/T/DUP"
-    "lxas1ujoTjSTTIvFj5ZUI+YCjy7o37skdq+zQlAmM4CiqytWCnWIDk4agw188f2mTYrGx3b1fhPZ7C4/9pf1nHzrUh3of"
-    "suYyy4qeC49l1soju9ZtkJ8kqj/qQrppaodqrG8+fI77Qkll6Z/ZOrmrswvYOJ8KA2zPVtORbHEXxpwspf1tAr5C1pQ6L"
-    "2jnsK/HpktjtD7ph11HyxPDC6lTSC/hiH3kBax5D15WedNkBVJFRfGv4TbikQlsCdJAcEYLm5kBoX9EtWR1XGfJ6Km5yJ"
-    "LdXfNDljw1h8lNnckRA5rNWIBICM9Kz299pee7rVjcTqRHhrANDlhpI4gusq0YR1SSMEdFrrVRjrWL0HEl8KPmEAoYXPa"
-    "iut83RT/5IdsDHk0ClJzkOrPG+2YiL6cb/R8yPwT7W19be8gJaiSiWTwpmfoE4HfZj8XpD9w2RIj8sp408nrjKbUfDkmY"
-    "I8YPB4+1bfxSLvcEkEAgkOhRU/YvssE1lFHyEg+1lgeo2BL3GMsAVXk48Pl0OsD4CR/KIAc/ICQPehKvhuS4l/lknc2vX"
-    "AnOwpP2zhSqzWJDX6x2Flocd91j7VyrCv0WcdXoEGr/LQ1BoKZvEvm7E47buHl2mmBBMnAm2Lw/2m82VsPYFUzoti6HWI"
-    "YGB2W1n9QIdOPyA5LrOjrrRXKoQyMVaIDMzJZVgxH93uvKzML4H1ywC60T5pTPFZ5yMfghg53uUMdrFDljXnhohbtxIM0"
-    "Gn0pXxDj1baDe3obYtzKHKitC4PsnvMj6z8yC/s36z7qa7B/Kbd",
-    "b+ENDIzL0w/BWR9RUHB2IfjxXbc9Lw38lqCpxq0dcSGf6usWGisj5WU42k4tiXaCyOG7HT9jZDjnnCa1Sl+AlCK2KxhH+"
-    "Cbsi2ZQq97SLxIsdnrEm8WXAqjnbMF4xDuqp84RkyUkGC16W5zga7kX2RhCrsVfupCx+aVNN99keJXDiqp1ktTVsNJ61o"
-    "Vz1hTKpkHN6ACiL6YmGdDlYHyYjeGkYdtUoeVh05f0UNdV+khzAGJGtyuw1esvulE/Sd5gKjXU29uDXUHDyF0ewJUbVrX"
-    "l9Vv78ZHT33wdVXUESiOXucZVVGkSjlJQvyfRo9+jEf099+Pw7Rj0VycxXPzWU8MlI7vlzjvHfTeMxWlT7clvojgBDMfE"
-    "721y11ziHRPW+4CzvcEWNJ0JJ+3IJU8GgXMtq4L2q1x9HepioLo+QrlHadsosHvMQIFx5Jng5qOrg8dPnS7GICPquWyjZ"
-    "STR6yn6IeCWXS9NtDoaXphul5rfQcZgWh5IMRW7v3LxDptl9zt4kg7e9AwKgtYaYpVco0GDna/wlgJzrstWEVRSG7B7gw"
-    "ekV72jFe+b5XyuH+vLbz6X4ir6CZG+d0jHuuDU03hA6xy/BpNrVvCYOzbKYRlpKGIXtMg/IJOYg4SJKG5VPYTL5ybZlMg"
-    "vmqUkmCbWnNOEgbpLCmL4lwfpZ1Xx2B99FQbORo1EuuTB12Jj96NT6KzBLwCM9pmOg+vv9kGnm1JNYsMC8budV/IX/pdP"
-    "NqMUeZF5zOiDV38qovuq/KiLJkppeeNgBmfiMV+pB4+8jI3Ey+nEYREhJyT9ouy4Pa4b8EOoetZVyZwYb/0mHQMjkEXNI"
-    "zy+zQvWbydIrGELldIhnHWYiSaLoVgeKhmDWfX8py5rPEXbuTP8k4yKHNmNGDxMpL+HOOjoVgfGjEtCxZJ0RrMYvSWPYl"
-    "+02wTK23Bq2KyKQPv4BnhdFbfe9Wu3+pDi/C6OFjksDdbvE4NfjJ8cbiPUg9bLcp8BO9TVvRxhtYP2CwhdWAOLEfMg7zK"
-    "LzjTqb6NWPIqEoV+CMcm7MAcIuvAln/g90G41VtuxKZWq2uVn3aaeLgLpJCbTN+Gwx/3pvd3zsc96HO614z5BBjdnXiqw"
-    "TB1RozLvDafMQoaLVF9bKQOUI0iunAXpZTeDditRRTtHYgP0r+AWMFf6Rl2+yL7BNp8SkpoxbY6dDnQMdSry2TB/pgOvS"
-    "9LqNx4TfvILEuwh8a29HJPzTiYKKJjNKGubfjx1TUdw2WgY58owHYI+OaQ+izWOj3PWIiC9BsEr+VRe8wkmV7iLnDUjMi"
-    "W46nmLor0Gz/BzV2rzxIXMUHDz4AZqTT/D82MNScamv4NB6OvujozZyWLYCL1KBpPam6Vd6KWWIOLJvtKt/AJy+Ifi99R"
-    "dpgFI/uqquaOmr3YPS5z72DC2hn8iOalM/Xf4G8d3c8MfqfHWvfb0bSypFOM3voU796undo3a4UIF91dWPrt8opjIox7e"
-    "hDA+7mjg0Zg0R6CvatKF7dl6K3KzY1l///Orlf8nN292d9Hwerg0j9GrK+oUURRbqzYY+ns3eZLj7VEoUi6DBNKRfDwMw"
-    "/LNqEe15478b2ADtZwa4h5JsuQP/1JzD+DZf0t29E6y2F36Gn8JNhimsDwhi/K+FN6esetlV9XUqiG85va3zGrpwbOr/D"
-    "Vl/n6alS9wOYOkqOjVDj+Ls1LIBlNzBEBcVaBH+JEvm7QZ/Y7Ta+t2NEq/i+VJVhnbHK8A+SKtKlVTbikC74OrKfWwDAr"
-    "z0IksW6PegsLg0isccBSK5O5acsW9a9vKl7iO7veTCye6x1ZQ1SD1yFVkWYUoMEtad5M+SFXiVI9sm8P/IDW0UXL4hDTQ"
-    "RxTy9M9Z8kbdXKahew0Ze2VhycpgtkFhWnxOBtNu8hX7rB/9DwadJ0x+K6Row4M6ubVweA+Ysib50W4WaaUxLMUtF8iTK"
-    "SVXRbe2XdQ7AJ3+mqGoxlzZDeFWnJT3zFWdEkN1DSxBPAYphMYmY4jd7uU83AaLEhJ2+IaSUWm1N5x5O3Df8UVOLJi6lA"
-    "DE/O5C0d8CRNu4ZMU4bYwIqqXWXTtXmfJbs7OyZLk9ETWloWJ2YxpLlcpJxkOUOenmJ1nlX5DKnBIzN3MdHbiQTHDZIlc"
-    "SJOrhNng8YD3rgj+sVi12bMH804WzksnAhSTxP6PXPYeDPOawQ7o8JdWTugjeA3c71ctbFR4SnSEofzaIzLAa7iejyvw7"
-    "k5jWL6i0wRnC36niWxLtRVWZzcy1Y+ZWB4ZZypdfdmw9XS1RvCqbdi1tdhauwBVUNAx6x1jlq6kKvhcDgTKOMWnFXgCVb"
-    "RHW913aq8jNnpNvCP4syJv3kBFSYCawXujdN7jPUvUFVKQeuhXgk0Fv6gPCVR0MJipVRHVNbo/pKoPRRZbI/Bh2aggc3c"
-    "WQPaMHFOsD4OGtqyhd2u1dosxi+Az8fZp/A2BCK0OFXw9inKBw9mm6mEUMxKe5x1BcfiM9IUA1IIjV1SRVqJYGOS4VetK"
-    "KA1zWg3ejgajvpBlZ3zq0AYqKfbXyuQ7pAeXdXUeNBjyWKE7UP14XQYbjWQ7wace+KubEdy2xSPas0l9ZBzNv5v2D+9vB"
-    "NvMzulWZKpa/aReWlmmXk3bROnubRbPKpHkpbkpaE3x7Nsbd61HhlHycHREMQbHDnbTV6iBG142cqrXgEQCvba9dTy0vw"
-    "mHYMjN8uS5pHkvU7Oeh2lbLgqJFMa5/BC8PgMyQRGUXue3jAwUmPYpTN+n0l6eTGQlgwgb6QrdNqsfYBSoAmXp2CLrT2L"
-    "QfjYVaRubm8ntMRu1ti1R54P7jKsJkdDHrcp56WdJaEMsJi3vKV8hIkd0+KV1uhYo5C610xkDKaIo+38CulVir0gb/Du7"
-    "sjdl3Ds8D87yyTLGU/4O/MbSmd04Y//K6Ltrza2F3wWf8vGRziJ3/HHXobvAMsTWZQsIbD+YuApFJmUftPqAl6t4RVA9B"
-    "KouERMMRIfyvl1AJUgfpyWMASZC/woV81yhV/XukaPZOg+0tCJ+he2MZqt30MdauYHFll4FLWD26UTfFgFDKcQma/BVDD"
-    "OAnETmkX8phSv337yPnv4hfmLubQfXdTbD0m3l91hMj9hEYQ/Mn09om7+yAFTR+YHbj9tifAlU7/b25c8EFRJBfST/zpB"
-    "5o3X5aXNnE6f5e1y5KF3l/pxP4j5L2ckOhI8lhrBJQpP8DJh0DdH/QtAat2zr7m9/YlKGJn03tHt7XcAq2bZG4WgGFny0"
-    "vmU6MBoVgR6T4FzocgQIEl131FV5Ud+y5J3SLtqPwNbIcAvepxWrPev+zdnrifmCQmT/zqJbRW2Tx859Iozmlo+BGCtWp"
-    "8YWp3vOGeIfurfTXICM+SrbOwI8TvX1PgduCaxeKfR+v7Nb9n6ZO8Vncyb8Sm0QajZDx5gfVVseW7mQ8lrRoO7AMZHbPm"
-    "mNX0Vo3PRCciYhL9lt7fv9lNQQGWw3mc0tP9uzLuDjM66gIUY5nhJmFqoiANWmnjjz6b3hOLGfL0Rja6m9Hf7iXYV5wao"
-    "Ls8L57SMAFBySQMG+ujuLXS+V3Q2LohxrJiK0RdWYfAL8LTp7KBqf4cv6S8v0T7Glh9D6mSMjq/pwWYzLyPaNaCiycs27"
-    "VLJzAX9Phrfk7u6Ge/Z7UIniVY6EmjCOiH+DTTiw/XtLVMKI09CJ0Vst7hIqjIHRxXIV8afuJ68m97F9eP1gb5lHNAWmm"
-    "UcwEQHbuquo5gflyzrd76BZvsvh+PxOgN1ygsQJ6MpKSUDdWAYk",
-    "keB/oOXPKGbwrGUMgYVW1D4RbHSHlkDyWtlfboUwa5rIk3cHLDKhQqHww/l1V1SepWdbQvo8mVOXskrURb8R1bv6g6gPX"
-    "ENEm0XFlM7WVaXTn4Rsvk1J3WzhMdC1DD3+Zc9gN83esjLi5haM34UhhcIskiSqswZran30EeuluN7o/h90101kXPhcNv"
-    "s6bgrT73OzIUyk3Nf6Vyk29JB293M5rIgfrdi5igSlyYkPilALO0VrdF7OzZtJ7CMxWzumQxznCzsnfFUj5V0HKa6wkLI"
-    "HexFShSSFfdhmnQID3/lTsrjWsD0Ob9ryWdX9Mjck3Tv3Uu5rk+t0rE075sgtu1c2zMzaMqzs0Vm14x7n5OJO2sJLYKNY"
-    "t16qg3/XmXV9RHrOiDhDTlVZSmm7Ocf88U8QnQip4TNBSISGOe6u9p4o0lmZM4Bbn8WFpMGSIhT8zfHxYUWvmpC1A+o+0"
-    "A6r6lGMTWT5+btNJn8TWOinKPBNUuysNmUGSLmIKaSwGmO6BcYf/7xsU4mwRFQI+3HBdpSESdtRcPSTezdYy87iBqxgE4"
-    "qxhDVcHiVxCZOvsvMjw21TeDdFKVMYAep6mtOFy5IacEvKejUkWQQyswNvzzT9zacYG9C7OXa5wYyL8WyE3bUJSGEZuIt"
-    "G9yQ4hgNBoKOItg37cAr+w9t3DeaeW0jEVu9kXRNw48ZpKk9WD2Qcqq4tDkbJuk0GvwNeMXkoJrk04hRAb9uMclYTw8sN"
-    "NooNK0pTeukgJ2bZi5NhPmrYwsBkoUdwGN6ajKxo6ZTCKBREc/GQvviWhSlNyLnYUJPOakXKvIdnUl5jQy5u0nz+DwMvs"
-    "sWc9Nj3qzOObUnEvjQaUPLxN3OrtrbEsZJHQ2DFzAUdh8WrQtdqBEx4LGi+m+h+VpxLlVdwPyK9OKsZ6tuPUs3tdq55BD"
-    "drIBirZBe3VmBirkfP/t2SOschweh5UUzu3+00baFzV2VvNalV3dXkc9PaKDYn7NzU2fzgkHjRH81Cd6qUdYOktRSU21b"
-    "rbOza+zeWnf2UTadmhsPsBxKVgiJndXlwDNrSdc03loG8R2TC+4FawyHZMxpFUWA0eXESHRQzLZLWiEYJbEOljTRjdehD"
-    "gdPE1/wDL2WBeRwFSEfKXEzdGSLUk1nsp1CWlaHaoh2FukbV30S/LxIC1kSQkKNpoqk84B12FE7qL/iQChm/irerDzGrw"
-    "utp4fzDUMQ0+fagUd3ddi1W+2QCRBwzUDAcP/IAE8eAIYX7o9pjwnqFTSA3cG7wYtif3ik3/SwwE9ujAJRI7jeC8BgOyP"
-    "ngnkH4vLSZlf3FtIZJ6fkpTS01DgS2L+m96lAMHWgJLxzPvBSok7ibMCYzzrLc8nYuhuHjpazHW4qsLbSX25yi++K7Crw"
-    "m+BEXaq9GFPzn6Ns3vtw7b6Uprz8AbE2adeYRztLgbw4GI3ddT+wrsMBT0uJHKw2y5O5seQUmLx4ZmqTv53BNOUJN0JMX"
-    "7ck8ljX2x2LmPavKLhUD2aUJFcNGv58db5apI2SU6/CajndWP/uG25EuQeWoxwxe7T75RN1kHgT1n6uvTXvnq+xoGq78T"
-    "q757neleUmFdwnXS0amYYBu2xJS3/yJvvsPmBYZlkzkTh1xjkdvEyh4+Dw2vrAw7Md0x9sbxVZgLxXZFnLHpn4m8Sfi6m"
-    "Rzsaur6579JAkDE0/0+GpeUnUjx5FNmx4vdCf9ikUzjVVtn1A9p/miPVJ4v8A3iyb88f0POtuzLpNzOhwf6nLUFcy9TFE"
-    "W2nGDmV+LLnDMX4nxaVCIMKgCMJfoMvSYzcKYkFpgbxFivWsmPFbq+y05qo/wy7UOaY+MelYMsqgZn6cEpNIrCi+dSQNx"
-    "pK2V0fSNOLvs5TzhesFyok6LZiIdj5QD09RGvkHIby94S+/VfVDWRV+TWCAdsnBUiRnzuF9e7sMXQmdhzyjiASCwY/EdT"
-    "b86eDRZmppvc5iz9JfWe06C+Vp/Omz8w19rCz8RbvwdVx5n5w2aw6GaNfPjQCi5OWqViXKUf5hQS3uiEXLTfBw9ok/xih"
-    "F4xM5NsQySUJ51nNLXn3nUa93/2bpv8N/xZr3JNGlHg4FHqhh7ze8Lq/lJ1e4a+hQAw+ldBScQYd0PjyJgx9L+eZlWvdI"
-    "FDS9usS9OuOPwIz6wWtz98PBnpcD3uszCVvd9JC1niskY12FyL0lJ2PdIquTODvGYWMLrCS9YUaAhbkuwipaA9Yah02eY"
-    "OVDjdCaZjjyy0xo8b9pwu/o7fTnx4b/3LUdozu27h0nh8/t6GrfJrs8ADqXUNPJ7uisS15e1LUCsGLo7PhGcxJUKuPR4o"
-    "OrLS1gi9PXp3NvnOuw5cOzqlwta7uCLXA3lA4pQlw8Qk78i1EbOtaFdtmS8x9pKsGSgn4SKb+RzHj12pTmhlsb2/FQfkc"
-    "7zuR1bc7p0fRTy+J4GUXtgrBVJBcMVsbyjns8fYIHB2OI0okKvDVLd5vsi7ujDEyaZJBJac5pft/Ia+k10PrggL4GeFbt"
-    "crjnevpuikR3E/DuCixDYb2oSTsxs0E0GNt1QP+0Do9cDwW9FCNnPseGf55QQ/HAcksUBi+hAcFph7/HhdVL2NuvU74LL"
-    "wm+6RamHWzP4aCAbTJdshKFfQdEW83a8IIoDWZFqNR5Os96cEy6/Jixr6hHg2T9DOExkK6NnCPbK8LOud7HQsC+xTr09y"
-    "1IgJLqSKfzziPqc3LM/9su3pJZWu5JmnnXiVLbzMq6h34qeiXt9KrnntGtgxzICrpwaJPVF5bRWPMGSmf8rrtZFHsz2hy"
-    "Rr2dKfgI0Nvj8aHzHygR/MW+JcMw3n+e8ZvhvpGzHij1dwHPwVTs0tll2bOQjncO2bTnRnYKdlMqL7C7ZlMttv15W5Tnz"
-    "ceW58kglqwOkTW9Q9X/crbytl7nW5Iu2ao9L5vbW/Lh9sN0n+IwwvvoefwlAqLPhZ13tkUtnSX3xN+TXjVU6cJeee6HSd"
-    "vpa2aXbkc11yuy+xNBai9poV05KSElqDLAvKYQrLBw8PYP4geePIlGiHduQah5rUY8QkThferPdxiHqOKA/q6XsJZv45w"
-    "6dg9zhmaWe/KKO30E+D+4UfLjwpXD3yuVviUDcWl9G0AX9Uvl/uS/SQNsBbYlrvnsc+68prJuQ0ywO+evRgwf3PiMSg1W"
-    "VOiQJk7y71XA4Y3rN8sQSujNt9azn9d0JPicdEbYjazrZqSsP2g93RCDOwudSE4hhsELzicvgXNOSuzk62HHMlgqGN7aJ"
-    "cRBKnWBtswFXWECmbWDcfds6iu5MqOOPJCe3mLZJVhzfsyc5TYHTK+lLF4YZvoWkEZJaoDTE9lHjbFohnvEYYrCkY5Bc0"
-    "BDF2YBU+WUFu8C0mbOtDQetbDEvp5spO8toKwQduXuSCl/hhTHDbpshTYq6qkTjv0PcNnAPc+lTXKCy5+ZhF55b2XSiEw"
-    "MLzXYnucnIQobsbDbvh8Zmu23ri31J0lBgzr03PUpNhYT2eT+RCnfkE03Trk829ZPEvwZOGjnUQrlTC0XsZ86DkGN55f6"
-    "nSJjzFnPcXbbdbKBq9uKEr5HAxL4Pc88uosko/cIICZJzTjW04a1OIwvzAEBT2aKDxHawDU948Un5iNlHD6HcQV+oZQJe"
-    "OkQbcg6FuMrC6lHZ0Tv1Q5tb7+AxonpaqG3PZJin4jNtY3WB4e7URPu748xXGsVvs3By53EuOrdNrcR5OV8t4CLg/WjTu"
-    "gwf/vnoETK59IP+zhVS7NaKdYkTQG17oy9Zcf0ZDdo203BszWF3",
-    "kvH/Rm0ViYmUt+vUoNuWRnOqYUY26bObvK+18oNASX6bqH1n2tpfN03cjPKMZVFK3iFrPsKTkAMYHzdM6c+Y/4eqjuYMG"
-    "wFZaaL+r1xsyggTSZ+yKJtFmxZu7Axy8cl/nfRtcrmWuFdbHo+NJcKckViCAWoQrRZJsc0KROui6C4KNvr9p3zvJgPhrJ"
-    "ZFV07lIW8tk11OR7u9dK6078PtdDiyFb0TAywS5DweLEmoDsWWx7J8KdtLrI9uP/WQz6bnp8BbpN1gA3CXouEiysGCAks"
-    "eEsHFpvUObkjP/naUYel494G7p3WtQ4BuP1UAKn9GI/kT7xrAJMhF9Hlt33+g2EMtNt3C3uDPCndPZiXEmnJKx8wpHe0s"
-    "2RZZXqw82Bl7QtyLsIQ3NYtwXUkt2ErkVRabgZLLdJY312bChtRpwkHUdERxYE9GkzJcFcrjI6gJs/kJ++4TUMyyxalNF"
-    "T5uMUPbwy2WOpqKs0v9LySJDxtd2DOBRuFC0jYS1T/zfkt+Z+8UvfDPz53Ic4cGTttUKfqFuZ5yOjke7wt1Wr+G6Sy+d+"
-    "/CAwi7SA4uVHzTIDLgHyYH11I4sDeBn+jW9lfw0sS5LwVfwQ3RvcaseIBo0NKzM2qlHaR0QE/4FeO20t4M3qnqiC2NJvG"
-    "8sml+v1qr7IkRO9HezMTJNjirsuvABVecAthKmDSzYzykyB3xUTnd+lCQFz2uT2tb3nzafbNZHZxuPmMbbh9ZDTYf0kXV"
-    "eiTyatRNqyDEABNanMapEYWUBMDbOHCAq84kxwh8PvGzQNDKB+JDa0dM59v9mVd0oFQMlvUMsmAhO1IaOt9o5uX28+1X7"
-    "EOXGw9tjoXbJPaBUh/4CDfG7Sewu2zVQqtyGdW8e2hqZn+psnaH+uF9Ni5tetVfOc0N9qPd3ergCN37BrBvywRuRIu3sL"
-    "ZVVmfVBbZakfwq+eJp3WcKhLbw3JgXsqixzHyf6NLURhlfFwUC78A8mUyCZVkSp1PDciBKCTqEpz5uFLFuJLYQi6xeW5L"
-    "ozdyIw1p+frbhYTQRr240zoW4MnFlzu6NbWTELEq+FQVLFRAHG0093u/2NihKQY3CJtuQD/RjCuLHtfaTHaSNt+6+PK10"
-    "aqWbCKaz5FUdKm6ReHLTjlf8whjBOZlr7voEK4h2uHrySy4gvfsotY77xrYgRaIWLw7hQ3lFh9O8vEwCeM4ivNjqA2d+F"
-    "vmFmSFlfN4CTVD7svNh0F/4bbTNm3HD9ladVrVYtY+QHMa1bbYP+D/33ZXLSOOFj8w2OAG3RO5akIG9RJQXVPAfy7qxm5"
-    "4f89aVrF391a4xJMWTNbbJIOiWUOSnRXbGce4by6tw+FN2KiNFi5JMfzpmhfpQFjjREGxSqAZHOQMjvyOtGJmfMqdSlKV"
-    "aty5UJp12Ya9odvxvpvx4Cac/Hwo69TLL+LuxDTNiWWJ88j0xJoKRBnYCGZdh3eAgOs3vFWpdJ1y3emIlR3imyoYnsQuG"
-    "Pce0z4Nx8IYvekBFky8sidmhiZ99zGL+lGS867EOu5c3vQ+043uXH7MCPwoSKWqHIFiXKBMVJNvAaKNKmxAJ+AuA25QGs"
-    "rD5Md+0kLGvhWfd8liiAuFVJUcTNB29SnUPeZ+hXeM5OQO1A5PK5/PxsipnCAusna6FlnA+xwomETynZXtGFzLLbxD6Ya"
-    "e5Q/YiD5dwr3SgUYWcIbTwZwgVn/cwyuhLuqChuFTjIM120C/9WH7naUqb942d/2jdS3ryGySK87plWa+vZczerXvdT53"
-    "02yOZ2NATW9me0uvenUdv70SALDvsJAKa4Dgx2mXCO+jcJImsr8jFfik4Xf+wtZsWynod+TaCyI4WFhVU+G4NaE1+f4tk"
-    "b18wULaVI1Y+2Ym9471Szm9xlVpFwfikF96/SX3nlYiHAS+15zAv+3nUbesmGevBR1y+s/Ecj4Zo7bmltJOOi5rk3OxZ+"
-    "8o6PV/ChYdz+bk69Gh6BoV7mPdDl6KW0TELr808b8Ew8HQN4Z/zqBeOk8mrN9/+8vM303E+PoyQvv3+6M+rr3d8jchqQ7"
-    "fEjTcb2yzMTRVBqVbROExy2hUV46FU8L3duvuCywV4H0oK6IXk6jirqrKKBg4+TNfG2zqcCEIKME8cuhfNFFaw6RHZWC0"
-    "RX4GlnKo1jGcKrXD1p0iz7PkrIAIZJAczZo2tjXNtQGX4/HEVzSsJ1bQ4AhoYDlVkb4aeYxnfsarfRgQdKbQaZ9VIo4jW"
-    "dP4POM6GJsermlbYg3wqwsaB+2p96d6clctr3BTzB99t8QP5W2ez42pV1NwbIgSLND+X7+GG/a3rWXTDpyS6wmGC45B98"
-    "JnOjcBcZZ97hpFrhh/z5rgiwuu/QvZCjnG8yvw6UxkNGeQeskZw/1KAK1TXMj4zxEzmbATxknJusL0cdpYmBymYQIE6cD"
-    "qGVqfrwiiWi7JhlqDR0zk1qkh0Ku9N9q66vU2Ze3oB47R6XJy0ltpFNzg/pyXaZqR+VIOZMo8j8FPxjlmsGZTPxTY8GU9"
-    "22kiHg5G7HoymsSi+BS1l2mV2hh9SSDqfZaozQc11ei07Qtxr+kH9SomDRgwWytcnHZc9jlYPkBO5sLEg6VVe88CV9hWO"
-    "e2kmKWISu8zLPL3DgMImKF1C2Ah15OndlmFpDbAQ7/CTcVaAvsHfpDoTV7o/AibIHXkLd20NxNPI+6asB++MpqoNJOdLO"
-    "UgjZh48VMgaESvlfgKYBTcjAhDpzARhSQfiTuyBxwNuRok4rSwxbSBf8Y5BVWLLl811gEWVri358p/uj2gIT6Ytm11Ici"
-    "Dr5kM7BMMG2Ih2pD92RvpDO8KL/DSDcRNwFkko+URoCOGpD3AdYoLcopIPSXVh3NRxb1KHwf7OEECmKwT+HNNqhhk9WOA"
-    "0bj6mRY9KeufQIKOqVxG16En0c9Rz93e8N6GG3N+xFXDVx+vL4oxjq1DArKqWdIjBeafrrCozdWcI4GrhY8QiF3rV5DNA"
-    "rqQVHFACJCEdWAe2rA2dQrxUJjE7Hx8jzlw4QF32NnpQyEQmEPnQufJFpBmziKv/dIeajYMvU8k6LnrB1XlglN+PDJ/Bd"
-    "uMJ0ERg5lKI/zmMvNtBUS9+gB33BEw0I3Eofe1dqmOoSgQC4s2Lj90BhZldczVXimWHQvy9fyNOYTCjEL8KrbS6QkOlPD"
-    "zZUlouN2TCwpFX4LUVrZpDuFrWTnqlzNs6uxdn57E4AiH26qNStU6tbwpb3sVBdMO/mRO+s+gmPsv8mycJGn2ebcicr5l"
-    "udh7iSpu2F99vBYHybMkvtmZYXOzFMNPa/As9JPDBd+LDYf2YUXR4zQKBV2odmAuYRopoC1SeJF5a9QVLsNw7BKPx2LDD"
-    "tA5o0PU72Bp/7r86mrQVfwXIkLqJOou9dQm3oRPWhi0RqNJKZ2SVPsY6DuoPJ9E/5e3tecooeuoO9yJr0lwMTR575gwdZ"
-    "2kykbCNYw9fJjCeD8TUXKfuoKF1wFYUplT4iz4KQxmcLmA6QMFZVV4i3jxQwBmUOV8s015Op57i7UOH6LB1idaM2c0eg/"
-    "hYaxONoLPdOEY86PUCCYijA2YMWbHfRM717QSaYtqA9bp3EvWfxI+RHeHg8bjs2yMoRiZf4ngm7OeGd2E7GrzWl0XZd8y"
-    "pcBf9gpFKDxqmFt/r11DcXzjUgypJx5OmjQaPzAt47WnEhqg8iBOLJ9MW9RGP0KFaGftcGgnT4pUgZxS0J8Y6vWt0hLPR"
-    "Ra5u3ndWImvWW7Cl6kRhpnH+vcnOX5N0qzoNwJrQnJjdHY7FWBU",
-    "aiUH8Wt7QyQiVQY8qzfNZI8cI/ea54JVmJ/iknd1PPLvaxa6jrPhJ2LfBwcSLML/avG3taI4InoH/BaKigb0RsTGMfEEk"
-    "Gy4V9nc5nwdj+Qk4hjJpc1qMYBh+t1xaY2rf3hqJPqOxPubn4ghAJ/0LeNtep4LnwupNjJPdxJFRAJ5c97GHw8P432dh7"
-    "hRGMTQCxFOCB/wAG2yL/wlxjr1EeTmkhj5MLE5Jj2DEwTjrfRHU4EEtBeqIMFY8y04hjpaT6TSG20pM2xkDg7NNlAHQRb"
-    "Fb9P2bRSFDH9FJNLUL5zK1KnW2khxb00cbwK534s0akblIkyftgrjaEIiR2tXIbFI7zqr03DzdiRiVtBmuluCgIKyDyZf"
-    "BBRdIlA/HwnHatEPsoeO8oJuYvBoykl87GhSPRtmX8Y/pjzTFZ6HCEPI9QCvc3ub1y7ygfRQiYwSoH95FP2ipfH/0k7oR"
-    "+OzPcnj5saS9zGAIH7CpGS0BrYeu68ED6L5YdKC/hhdtWTfAZ6BbrKfyy7gCH5Q1bULki6da4mEd9NOW8P0idK9VSfw5/"
-    "HP+8I/7t3/cf0R33v3yHGpYJzkGkMFZ+8Gp63RjYavTPUsCAjbte/dABrZxFnQ3OHEl78gpb9JN1DyxpvoOWtbWT3N62v"
-    "UnZFuFS97lJzhghbQmQV24JKh0m8e9Pmd/kRVHeSfh5qfGTIWI1lpnlwXmaOYpkTWWeyHn85pvR5wE2OLjXKSdxAi8jE3"
-    "u9JKiI0+L+jKrRLDLYWHwbs/lROZeEH96nkIu9wycqnWx6nb/VRU15ZK58a2ecQJZmqOzVZVJYgZhrphT7vDI5lfHiDpV"
-    "i6hgoJAj5mHMjEVNPOkc2s7V0rEa0MWP/26HVeZJtUIt14KANgscP8HKygBqp+rmj+mc4zPoPAHTmxZqzGVXTKpcPnhwQ"
-    "uUANWGpyYEMg4MuAWaytFFlouUCH3uyZNcO6NAX5SVrPJCyRJ/qVCfi9xnIkL2eDEDrzAOVPy8oHcWNiC03llbjJPqqQI"
-    "GE5Z4qqcT2ResyFh0AwhA+QnEGYms1y8Me/J0gTyzot3yIab0tYbU0+6MzN6eEskfHUK0ZWbAwW6sANG4rthawEPL6xfH"
-    "Pb795/dPXL5JF/sG+dFllizIFbovBWwtWG/VEVbwkdrSXnqU5TxajDtJnlJm8LKtPpqeQyChYZHOSJXtsWwCE9zXiZaJu"
-    "Ep3jLcLAlB90QVJiEDWAl/y8KmEdwf4/S+2MsZNTiegIR39eyG+2WeYtYTwWwtjZq1B/nol2G8MWsSZNroG+7G4wzzk1d"
-    "efIQGXll6Ry5zyZinr8stBT1tPVKVm1amyse4vD+KbzDHSs/m+0gJm7YzpHPyz4kL03YsRoZfnK01MAB8LjXLC5j5sqnR"
-    "E7crb9iIZms9Gzx4ryqUGkMY95pzq7FRU8OnKXn2rcKqUHU0fQiIEAaosRG1K2RFSsp/ICsHnhv+kFDH4R69m9dCjFf5A"
-    "HZTr18RlnRbLhmIX6F3l2Gb9J1XG3jpepYakk/qcwMujxdyXjMQJnNf53uTZlam7SDyTGx8fp2hNHzuruOv0GZBdo25so"
-    "HQrEBRhtBa9UN6umuiYB3+alnhWTbEqLsPDQS/UAJJIHMM0Z/COI1795FRbGc2sKmDmrM7ULl6vFnEf7A4lzSKkT84md0"
-    "j6qa/aW4pzlNgW41XnZIsHyqj1zaOGlS0GkLJ2GqyY849znxMomoYWW+J3TR990cUzWG+ZiiyZj9TkcthWYJlQLF/Xnj7"
-    "I875WAAcpCZHuge31bDNiFLBx+IcVfs/cnY40xHX5fS7IbxTgTZNcqLc4g0nrcx/0Oc3lZigJLFwyrKmcQ7gEyXqQXPHv"
-    "Q5D54kA6htqozZJu8gOGoDRVK6XMfq+w0Dv4XWLB8vjad2oDzgStmd1meE0vBkw0HbgX5waUAjUlAP5XGgjF9miPZCf3v"
-    "smUhIpNaSdVrIjx+mvNvQtV7bhQK0fZKR6boRGtC/ClD330jFffub5AO1L1rr7Ysj/MOpjGibZFCmeYQpUoEBYWsA6Z2R"
-    "2ZezlYMtiVgRY7+Mb4903pHZi2fy4XK7KLsk6vYZZxt2ecO8N6fV4dwpzQ0IwjtoFUStn49IVv8z21aRMChSe7dkPpUCy"
-    "R2GLGicCMbW897H3F/RGyRux6IDJw4C7Yi2BU5Qm6hOhR49RN5/KYJOyVAn1IK9o7heG5oxnTjbqWq79yy85J5KZpWxSa"
-    "N2px99vLt/dKe5TTItJlAT5qc4YIzZrXkEB8G7G1fMOkqkh+OfvpRxafMI086KO+ykLjWZm0dCFA7ZuG2JUXrIdQuJ23M"
-    "AeAeCmDif8zOW0Ya+RsCZUce7QbjzVenTjSldWrFFI7NFSO2uE0UnJAuZu5SPoDnSWBWvd7zoF/25fJFwMGBNeTFtZxdU"
-    "sU1Qqpp8+OuwsKFF0XjkJrKDtNR7Bpdp9caOZyzE4JrPfFKK6c9sfy7DlCbBGAjxYPO8R4JlkTVah9CvnF+LPeyLn59Lf"
-    "m66JtvWdu+BygJMHmck6eRIMTVojHO4RaLnhYCWGSuQ71x94i36pw6GOYhp3rD1dc15z7NfNMJZyHJQkcL7IUF4nPorJH"
-    "5rg63TsQHD/6oHW7cMXvxNS4WnZ5/kZ2m1PrQozY4hT3QV8HiCgUe1lDb9vCdvcssvMyLeXkpkN4M5n3chAi1wG8B9UbB"
-    "CAXlEjBUN/Kbj38cJGsj1ub4O4vuXWdmWS6hqs5YUby16Y1sr2WVFwpZdz6UomTipV2dGkedGJKdiOq5EFUMKNzwGcuWX"
-    "wM4QcMoaJ23bj0un2nfoFhq3ksEIz5zGjUoYxoEX2Ka6NSpG85J1ikJ/5VOcBb+n4QOw+m/or17DZRtPP7wI4fGrf6ULw"
-    "MEftCib8oCV7OmWrzKrnEJWq6XNhnB7S28qTZn+JuGdTc+Xhu+HDAOFyPQ06QS4UPUZcAAphbyngoxFkQLuYzTKUpdKea"
-    "TmVgH7js2k+0kO2SREGt+bxiIWEo5UIoOz/aTgBPIut+UYXYjeUwMQvVpL3Prcc6h8ffkvVq24LQNtJPX2kLG+3yTzXOS"
-    "RUMakFPiGQbI4FQNmK5lcQ/vibwu6LfxZydy/s/XfCTomugeL0MazXPaEZ37FmgPpR95fXQZhxe0JVpyNvyrxl7n4GgSN"
-    "DEBOEuGve+Z7HE6tLIQEn1OrAIyG0BIPSszUEAWY+nEAf4hEb3r2rCbmqX0edES9yDaS8GxbJ+8nNMhnTF4TbS3jqjS/w"
-    "XDZw5m</script>\n<script>(()=>{document.currentScript.remove();const o=document.getElementByI"
-    "d(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob"
-    "([m]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s"
-    "]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script\");t"
-    ".textContent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.text"
-    "Content=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3791] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNq0vXt/2zbSNvz83U8hq1kvGUGKZMduQpnWm6bp"
+    "9pRDm7Tprqo7oSXKZk2TWpLyobK++zvXDACCspz27vN7NluLBEEQhzljZhAUeV6tut1FtIiLoJUmp2dVdxYV597n8yn9i"
+    "9Tng4PBF4MTf4hKWZxuVHpM//pUabbX3ztEpSQ7b1YZnNDDgfo8fhwfxhGqlPm8atY5iA7mh0/V51E/OjwZoE6xTONmnd"
+    "mU/h2oz/cf7z95zHVOi2TWrBM/pX/76vO9w71on+tE02mcbXxtMD+YR0/U51/MTvbiGLXmSZpuq7N3aGrtcb2TqNhWbTC"
+    "11XgOrqIia9aL9vcfo9Z8/nT25LGpc/ez85M4ijHIJ3uDwYwHmecbg9ybfhE9PqEvzmf9p1PUyauzzdU7eXoyne6pzw8O"
+    "D6aHX6DSRZ7lQWuZ8EW5iKaxarXfft16Sbdt1XoZZ2muWs/zrMzTqKRnX8W/R78sW2+jrDSV7KvrAIDT4y8quV4USVatp"
+    "nmaF91yehZfxAE/1lXRreZTlKwfrk7y626Z/JFkp8FJXszioksl67PqIl2V0yJPU4K72Ywed6t8Eez3HhfxxbB7FZ+cJ1"
+    "W3iq8rvB13o9nvy7IKBv3+P9b/30U8S6KWtyjieVyU3SKeLafxjEZeJTmtTJZ35VGcTWN/5X7rJD6LLpO8CMoL6vXZen2"
+    "Sz25Wl0mZnCRpUt0EfJnGw4uoOE2yoD88iabnp0W+zGbBZVR4Gpf8IY9VFxFS+MP8Mi7maX7VvSqiRXBSxNF594pGPJzn"
+    "BKGDx4vrR4PeQau8Kav4ortMVDdaLNK4KwXqbXyax62fv1U/5Sd5lasfkpO4iDAgXiJV0p9uGRfJnBvs0peTiH6z5QUVT"
+    "oMqOlmmUYH7cj0+S2azOJusZkm5SKObIMuzeCe5WORFRS+tI1mqIMkIshJaw3k+XZZdPfhVvqzSJIuDvcV1i8AlmbVknI"
+    "JtNFR53s3n8zKmsS2u1yfLqsozVcZpPK1Uki2W1YoHrj8xbHzw3lkVEEGLjQ+DXJiH3SKaJcsyoAkdatAJensENa3eIWD"
+    "nIsm6ZzFAM9jj++i6e5XMqjMBHunoarosSurPIieojgtdGpxhEfUg5GalP+ouNwicr18ZYxkAbmUZz8KqWMaT1Z3BMXy4"
+    "LTRG290EpfXnhAqrRV4mDM9llUzPb4ZAj/7wD6oxi6+D/aFZ2nkaXw8jwsWsmxAglQHWKC6GpwSFMiN2loBbLZoPb0AXa"
+    "hqlU++gf3nV6rYeo8T3/2RdCHVpzBfbl2d9NuAVZ3wNBr3+gcy+4FFLPt5v9YdpXFH/uiA06FW31x/EF/R2K1oxvs/iaS"
+    "6Qz2C7/nx6lpdxtvpLA35sQECWfAv+gip/Apa6aUzsiyfOfLlFXc1WBr8Dwa0h99UWxmmaLMqkHF6dUad4cDF1H7TAhcA"
+    "nbrMaFDXMN7oqA8+iyxVGGwyaq42RYsFqmnMdRMsqHwqVIzamv4dm3NngJlsG+x1oHm6b+Rpw9nnttoxNN6gRR256hOLx"
+    "6i5QOw+ZKZxFM5q4fgtUpkFf1hdRkq3qWXvyuAFJPFLTtX4LE9FCjXVJWEt9X5lng95Aw5x51DFVpDFmOVLLAASXbAVv/"
+    "WqPliGpG3Je6w+dVvvrs70GOjAtYqqpidOgt78dFeqREtbgtfXZvtuUOxkbXCfKbq4wwetellfxlmV2m37apI6PGeR7qK"
+    "d68+R0STStNcN1NK346vMqWeC3XF5QOzeqd5EXseqdxzel6lV5npYt4gyg/HepZQ+yhYxiHl0k6Y1+imJ/WI+u93QPGHJ"
+    "B9DQ6je+SUiNXbWHAeikYf/c3lhCv+TU8HzK7eOrMpIGU+yb08/hiUd2sTO29yzOGw1bfmcH9xy61ZZwhjo8yxi4mWYZY"
+    "aaQH7M+i8iz+FKd7QtRpC/8hyaWH3rYYXQzP3t9s8R6m3T0krj0nIYh4nAO3e9Lhu5DjLhHghMSRKxK+VmlSUnl1k8aa2"
+    "jgQ9sSdj/7QRYfBXXR4bBslUXfVZO0aE3STn1ppmUC3F4ODBqncQBTzyd5JNNvG7BlynGr5bGs1ltH9ZnMbhHajpUiw4U"
+    "qGf9jvC5QQqMeFu1DUfwNBNX3e+m2NtE1GiT8yZuZFzCQxia19l46sa4xPLlcu/6zBe08IhK04W1kq1CB0B3eXdu/gHq7"
+    "vtNYqL6I0tZ0/SfPpuQt1vPIbrfS3AOp9C81k7M/nZiBoe7iFNqwNKaQpusOP70getrYzT/f17eos/9Oe9ZsEi0H7i+24"
+    "+onPtE7ucmaC1Wz26anZIm5BH0vmNwSJdEuCPosFpGBVVzFJRzwlQgI3O80ykHzzmKYymCcFkZDpWZLOWNohNZwEKZHWp"
+    "VqrV15F1fTMdjHJGL4ERmS+ZS40xMlNk4oSqb0rDBrUkfZ7Z8sGy3E07vw8nZ55vSf7rV7/yYGmNVTd95V+9PgJPXraeI"
+    "SGzxNHlI9OiFQtq3jIpKv7lBfUiPQHG/xJxJLtArk0LGrbihsj2Q58QBcZbtBfVzOavYpaWWkR9HBjPUSgsjPNfHxV04V"
+    "pVMxWW3qRxXek6ENXI3tar72LE2iudRZH9Nr9Aj0BQIzu1zpM40WC4QYrYYKzRTbV47azX8QpEc/LuClMO0TKmRlmg63+"
+    "nylEeuTEhIab+oEj4yYZEfKWTPbASrsiVkonW4lDdAeA1M23u3ix33Kn37wbX9wHYX2tNWq9rT/U+m43viSULYVjm6GIy"
+    "rxNcDIf6i0IOFaOjt4QNO4IYbTcaXwaZwSBaXKRVKs//9LGvDot/OmnAemRMvXv0SVRRysrtqZW9DfrW0a8/n9AFs6YnD"
+    "ltFvEipu9C/6RPkgJ3iimgRfIG+wez+FS59IrggCBOVQXJEouooFq4bxH++WbC7pXLannMzi1JW1vYGWPDNqy07yWinHL"
+    "zf50Ir3unRXyzupcUm8Z78yJuaIrbsUheu59OunRDKzf6C9DqqfOVF6SRYUC+0bddEehva/766z1SmAxFNSqpiAufFrP3"
+    "Ld3Twosjp8vkuqZTEVn+TI1tCDmsk97zRYjDd6RXSx0P/0Rd6k3PouKviFuPpSePtUxACgUvwH5r0Br0XXr8xHyxwU7wR"
+    "sd5j95qfWHbai2U/Pai66RcfXK2nxzUbznsT15fpHl1P7vicRFEiV1mYVnKvkzwp21nBuzrDxm8GtwFaqPLNXjF2h1jo5"
+    "OfFNHWmtX/L8U+XrWDTZlOeHTDBqCBlTmBSBjyuIcRLTZFOXy4WaNpHrMcYei22+Xhb3mrIVTesfUxCYHNz22rv72hmjZ"
+    "s9gQt8H/99TTKLqNyQ3epjc7EhZfTM1o9ZixEdro3Q22AnhZ5SfQtKdafp8TUSzZ7afj5on95tkWsEGjCJ+6xVElL2qZ/"
+    "lVRnSW297N7IYkidlu74Vlvzmi07f47Ce/cQEwd5re23NgZs8Cf5GECfW9DlBamEDSJpEUAWTiQJ1jNMA72rbUq3fnbae"
+    "Ia9NxjbXQl9nlzHMyuSP9bykxamal2YENBjfVis6LTIbEbXVvStUtZf3Ue6ZwtECNYntkAe11sgG+a04R1z66BPfz7v9/"
+    "v7PHwSqJuge58RjA2AtY6OHdoh/nSJQlAJsT8azvIiKxnIWoN5YVTXJw1rg7Ekyu9s9cnvOfqzY0fjpScwJnl+i/RbC9J"
+    "GvN8ioU+JcdMyUEUWLbyD/j8IVIq4rO5VeLbozvl1vTXAo9atO4i836/5wF/f29pUW/hbn8bqKs",
+    "L2XW2eSqNFGQfmwqFI6+pMVTPHyCbWtS82jJWA+21yTXX2J9tTg+F9M7hhDqzNX9SoIfkO5aw3RzbYwMZmidtrs8nofsC"
+    "U1SM+qEe8dYSGAURzmEgNC23/tjd4etBucI7evlgYYZSqbtA0vS4bg0TiqzAqiWjhq5NPtDlo2wYGzddn8V95f7/xPgy7"
+    "LSzwxipZRfC+5dm0Sf7ptoh8irFm44MEtNNGe4/7W+x16wqG7FZVrD7xKdCYuqbZmd0+hHUvW92hE73K2U/a33MNwn8i1"
+    "S+zZJrPSGpKZkmQwHmiIkwk+r8stzATNshvY0BEfosNJbKp5kltkuR8VV/68GUQ1bDFA2k9MuwA7fkt4EhLwwE7VvCeTI"
+    "3X+zWUk+7bS7KMutdkGZo4t/aEgzdxAQwYctHpKdEVd2edpScrhe65nIga3L9jAl7P4ipK0qYOw5ZAvZu0uSNvnDzqZWs"
+    "RPJKGu+Ld8VoM3RBJNvihbLjSGy1sT7NYLfuqQleeDjctjma3WZ4/ue+57AkbZdH2UUQZszfS3LS71+nlQMRn3sZxJtFa"
+    "6e9a9j/BeInnWr4rTQw2zfab+zBN7GBz2idk+f6dKTFrJS5CPNk0w4ovtF+INMf8XrYNG54pdxweQDqY3am7UjFTe4un2"
+    "mVFtFZVFUpLtOJ/Q3w9mcVBdJknM2Z5W+gif4sf2D4xG+0WxFdZFbiXGXDf2YPImVKC0fXDFc+F7NIY36X4mhQAO1nePC"
+    "/gtMRVyqAF5eAy9ldiarNGikRpnVBpG7XSpMR93XyB+0NLnUYXsRHtNVrN4nm0TKu/5MjRg0z0l/XCprF2b1MzPGjuAd4"
+    "R+/EtWKAcAHz8vyDP24wuuslOmgQn8TxnZwTLKfv7UdvxShECaXcJt2xcc2ubrhr1gByiqHeNtkom2wyLrmPI/4IlGWcl"
+    "WiDAKUnPRvB4fDBsLvf685MYGNDEtnrnePOxSP8byhALx1qgt0b9WkMyU7GnFcF79rs/uYNwdx/cKHp3dsLXn1PHy6W1I"
+    "zQh0z5d3KtTmNejNCqsWY5tiq5FjUkdO1/YFwwR3njFqQC864jWrCmmxjPtTqQrNlmhNaaJCr3+P0fat6SVzMK2vNJuTd"
+    "OoLMM2O5+0tYpxfHS2d/z+jGSD6VmUncazo0dUcDRLLk11rHT7+OgRFdFf3e7xZ40vYJ4uk/hq4xv/63Zm8WUyjamrs6i"
+    "KusQAwvZXuohqUsf0HXfys6OFaRueKu3j1wviqVGLaG6LMLaVVLSEsCD2Wj9nBAsEOBXBRlK2rjBeNpqVrbM8nQ2pLspP"
+    "YlprmkVe5RZYTOsqKlsF8G4WwwRcxJ9VNE8terclnW2VEcwCZWtZxrPe0aMF9eueUX9237B50d1Bf83Ul+S6xZkeuFOyf"
+    "fDPWsTq0A/qMNGDGL/o5clNRRyb6QWNcqjHKOPleaBLzAHN0vOznMSSVvQZWiJMLeOYK2at+TJNW0xlhq2owASzMeQqSs"
+    "9V6wWQs/VHnl/QPGSK5q88y6+oI2n6N+fjIqa5v3En5KWUyFzITYupT5VcxNsn5AdihTJ61Yqj6ZlZL3yDICO/IvlrGqV"
+    "xr/WOpgnttGD9xLxUugAEdvfzJ3uDL4Zl8BlBRZy2CLAWSUbN8YBVa1ZEpwRmGV06M3NBneNmhJY2JoXKadrPogWB698G"
+    "GdM9d5LemTKZJnPbyuc00nxxH9p8C4Fe16AxxBpEqPdJAeGNHhLFJ/h4Vo+PBqxanVZE0gVN0Bd7e0OeDzvOz+6Mc6jhB"
+    "K+8PUvmVUfuAUOteZFfSA8Y7nBBcFVOW2kcXca8IBd/c6JkXO40vZUSmaS3n5iYb+K0JhcgBDSofBoxEQGhkQ5jQFSJXm"
+    "lht2kW0MNpuiwBfkxzuPuf6fkVaZIgkIDy2lSb5TE30Gt9FadVhOZSC70tlheBiGlcoi3gqMgkvc/eknJPrIYWJV6gcWc"
+    "lBeXvrOLfBLfotDGH73CvwYwut88fs5WaBgG05sAFERjqaSVmkf19TCA5Y2N9uUAvL67v6x2IPLpX5kuSg+3qEiYzaQEI"
+    "a4bUazE12Q4LFbOFTTAYMpVhORvlhIMWJfTyKgad6fJiKba5Fgxy3CGSKk7/79aLhbDGrHwpJTItP+ADZdWSatvn5w1YZ"
+    "6tcntCHmJ9Ibe50FvMEzWZA16T6m50k5G728QcUtErCH1kYEm7OTY+3PNre77/JckiniM6bgPTSlLGQZO6wlOjBosiJHR"
+    "PJw80Z0akEM8p7Rn9LhiorUjcvmpCsi/j7ws94wQihWlL9b31Jy0KNTz0zZfwtc/e3mgfva84jF8gk4lLgPl/QhLX0RqJ"
+    "BtL83c1m0IK7THNBbWygA9Pwsnp6zYUi+b1/65CfvJ4hnNP2zJk3URTxQffP31ueE6HVjcbhAVgaXBHIJxFKE4vzlL4if"
+    "7vGXlhZ/++J50Bq0vk++BEUa9Pcet77stb5h2icEsCXqCkvTgHK2PoAs9VqvcmwenEKa4s4solMWlj+bx9WUVDAhbpmup"
+    "dk4Uwrdj//TJoEZUJxMq/bQ8/zwGCo2odC70BgcMhI7FQlYV8F5th7Ol5nM0SLzYl9XrsJrL+5RlR5YlN8r84vYS8LjUy"
+    "9Bie+PwLvaAbOJtirDLL5qvYwWKgupVhWGzNvaI1M/+JEuUNdXOWqUvdO48hL/9rbsYX8nUauMJPEgUbxZoZi1BePJ2tc"
+    "Vh8ncs836NHOedDQB3Wj01c+9jF7we9RSJ1zQdxdE5GA+33jnRL+FyK249MdVp122J76ZgiLUDQ0XNPQe98jvUSsvSOr1"
+    "vFRNMbeFPBhPJ6FXX9/e9v3Owkv9ta8KdCR8GVVnPcT38K2ax6a2SsPj1PfX8tEoHPd6vbJ3GaXLuPT8Cam2Ka0r5j7pY"
+    "Yp2dxO0cNzHohSVR1NXUEe42S4/8odFXC2LbHVyE1QKVp0g6pUp0QGvrw58Jdv+vTTOTquz7sF6bSHgtAEBcU82SRUaKq"
+    "WhTN7O1yFDi4rCTDekkrDqZaOqBxF63J8Eg0d9VYSvw+PXPYkC9Lzf6W3q6++dNFZ96gitTkw9rqK0Z/m+r6b0ZUtGaM4"
+    "Wnvda/V4DchrTR1H8PA6P8VdP+++0dmbo6ETwmvtC37yMUwImmlj6rl2IhfdaL2q38Khf1KPJmuBNTzh3nNUgAj5vp+ql"
+    "eVnd3k71cP3d3WlvmZUQuT35XN98CbhAQn1040WdATeYen0ChaH0f8nI8m1WPZFKNG2+mhsM8jJ3yOPXvOgKY1Oz8JeSJ"
+    "gzInRGgq0s9D9TVn70mvupB/E6YZpBmd/fU+52RkUqkWV9Rhd+duffVFQPgZT1NKc3OJU8OY1AaV63XYX/4+oi6PXzd6R"
+    "h4+T20XxrNGWlnNDK6Hb+mvgfRcEkX4e9UBxbfVn8UBb+rqzFKJ93wy9ir1Gt/DRCa9hbL8kxPamIm9coM1fbsNXWKZjV"
+    "o1CegzWbmHbNYx4PdXe4dU6vRdGwedAeTnmnfrs9NKACfz4OliqMivQmmGuwVZk1AyU69mcpo9JFtH60Hq3JdfgzaNK3t"
+    "iWLJ5b7eq7Pk9CwYqAg+LupZaAD99fFND492dz25CF+rm15Uhb/7a4eQvQYhm/rPPAJXPQ5fCdT68MdvvQoLaoC74N+zf"
+    "M+8VzVxetXRCwH01KhMy6cn5hdCTCO5y/zRnNLU2lJCeya2Ggtbv+zu/iI4dmc8ulxG9Yt0WW02T9Wpm7e3Lj0wK+qPbp"
+    "iR1dTrhiiSqlRpIDKrx8UX8zSnGYh7bHDpxj0sqa8G4Eglr6FpnKhaZWhfwnj5dZpH1eFj",
+    "wdfsYa6R+lX0iuh7eKOXVT7wLfXixrftp6F3o575IN9gdM/UDb0Oblb2GLY0ZR44rEXq61G8CnXF8bOJ+kUPKck8LKzMW"
+    "tYduItbcxrvla7R92nBw1+a6PqH5z2Iqa+vO7qrXV39kW5Z39/e0hT1aZ6GKYHnKw1nQqSInj4HRU/jDr0kT8bP40mX6O"
+    "nD3wk7if/tRETfNEAkGpKmoTujPdgpaD4ETtUynOpJESCeExBHhq2ACk4tQ5GZuuk8A7xehjPd/BWWZDU/Dvu7u/OjbHc"
+    "39eZqWU/Ss3qS5p0BpufZkZ3YG5XRPc1USos19YdLXrcpt09k+mZtm7khRLo5ouHt7ur+3UyOwgviaMObeqafgbhFBBLq"
+    "VT2QG0KqZwTer47nu7tXHoHRdFz28jk9mNSdq8tkhLNO+EzNji/pRXTG9IzmWc/vlefARwVSKOBBbEglWsQ4yULgiS9iW"
+    "tyA/C5hc3Xcv73d+RdxtTE46yTQVcYVSWOjBz1JeVABK91Xjwf0DJ5MVPMXgiv7kj8JHjC61JLmeebp2VmRukfPiG4ryO"
+    "VBtQ7fkTR5WXnv1OAJDTmDVOHiZh5SeZdIZjgPj/Pu/FHFBOWhh+K9ve7gMQ01fNebxmlahkQT3imMltA00U08yobfVV6"
+    "p3hFU5zVQEAcezrvd1nF/aJZutgVMV9JIUKyVd6muBLGXJxGThquHmaL/OnPw/W1A6oihY3p7Qqs7ftBjfzM1mKjxSUbk"
+    "d074Npn4Jc/aW2zIhZeq7J3Ep0n2htbXI0i4Qy1ujgnYS/rolOaOEZo+GHlEia7UQOVdXHauIJBKu56/vsxoFmLMgRasw"
+    "m9ptiqiyBDCvE1qTCtMSiiEVFZWxLZLKgAofqvtd156shSEtcehdAHwlB7RDdNcAlt3TA96SXa+Ma6yFxVTkq0j05bap1"
+    "X6ou60WsbUaXl1qv4g8eSx0sPdU/o7XaJOcVSSivUuvgaC6OJ9v263Oxj4tUDGWLPIr7w9EXymcZIKKqX56Z5+59Fj33f"
+    "BZTmcH4XyaDjvhEtfd4092V96tIp6Eg7ps3TXZjeRtj98KfWwo6urqLzTOzDd5xu8LOraThiCz+3uvqxHjnUyz321t7dR"
+    "kPs1V7y0XBG9zsJx96nqPp04UkTOppceTD+Wd0YMCrnmH0n4anlxQvJk3svzC+ZeO150JH2/vY2Odc/pspuNk8nRPmlRu"
+    "Agj4un1ivPrRCY4S8uDHvxy6Lmz/g52FCpl7KD1ldf6QfcLwpCN276+7X4RAGeIlSVZ/C4nybtQZSf1h7GBdkfPuSxlTo"
+    "jS6/HmBKMgQERW8ga9GZpZJX4ZqwumAQok3gBPQg8a3N9ZiO47LQT0lSZIhgRFRJSJJJlSS0CSh5Gi/zoRBIdZeDwjEj0"
+    "bvZQv8B6tR1J60P5tudcf7LcJTQtLZ2bqkgjBrHMJVrFkOT4inMWvGRM2GaBUFjA0lsRgjaJAnyrGswnBGumVYO1UMP4Q"
+    "e/pFeqT2DqGyeajmT3zSzdW4DXtrmwqn/oQk3fD32DNjVx4mqSsT5j8axPv+8I8Y5CUUeB41ZirAaoBHK2KmX8fElttBq"
+    "91Zmr7Mer/nxNTaRGd8falwrf7lObD+uiK+YheMzRwYZLPSVUPJXfHuyw/isa745iftFkXsj+ZrYoRZvoMS8aKcEr1ujz"
+    "x8Tu30/cCrdncJpt712APU8zvVw+bwobVBU/w+vhkN+nDNoYGie4S61IDa2amcHl43eshKOaNcZcQovKrBr9zgjzSILEy"
+    "t9DgNz7x2ov1T2kY9bqVH5e7uN6U3VfrtcUqS1XRN3JXqi3tKW62q6ERcCUiTz4lJt5EWJ5myr0RbtdkPMo1O4rQdfKz3"
+    "BY1RXnOPekNRwcD6YFWRVLHutTDnbM0S77mNrT15Eke8D9ASc0jvI+lor09+JxbXi8oyOQVzX0lvSTfbFCWUa+7SYSmKV"
+    "yiAWczCiYbHc1rNwBQSm7zQgTKiXb7z1S8QSlbs4Bho849ldCNa/gcA75RwhB4FDBtsn6NLRZATXGVWw4xCvE/QHh7TdK"
+    "dJW2GVaMLZ1hgs12iGJM5xoopJON4ZEJBMGBVoZWOh1GKSm4bHU9A/GkRqrR8tam2WXErYKLdNd23iCrhcpkwF2gp2ppE"
+    "BHpHmeUy6RxlE3ulROfoq9ogQpGofQNtuKywf9S9IO8QXMfbj/uhjy3uw+krfk4xB2i8hJxOJhIRjD/Tq4MvnBDNweBbb"
+    "Kd2ctokI1s/3qAhmWIIfvVWt2ldA8hnJiw5+vGzgxwmbRKIpMS+SHK+pExf5jFhrCeERtzBcQck74UcFW62K8BimOIlwm"
+    "fkaeUZuWTA+oTu2WdIouKV5gckSAkktRF7hm1X5tqIpOvHK8Tm9JB0gKqmoXk+SBfgQHoDFxmDWQOaaGxcYPilM7NwULm"
+    "AnNJ81Nry9g0MfHi3VS/l2Qth7ezue+DVdN3YwkoOyYOFV2tJFKFHxLf36xqKHOaHC3MwirWcuSKMnMihVVL0hKS/IoBY"
+    "XNxg8xhlVHyD8fZDGtaBCnFZGcl2x7vyealBHa+n/RYzl06O/JgEqInbs397SJfSZWPH6+oruYUaKnZX/ttpU8aubRUwT"
+    "xlw+Dnm7J8lO2yMpIDCkha/r6HbqejBemFICi1MLPRB6Hv3W6V+P+92nUXc+6Tx41KNRVl7mj9ptmjZiMLe37f51u1MSq"
+    "X/L7XmDQzDuhASh29uMlmORRrRkmw0RGtkVAmnIR3nn42cfO2lQ8C+6cbJM0tmHBAocDOOnXn57S6Id4JEo3CKZngerc6"
+    "LOQZuXra2YRpp6a8VfDqgnO9HolDrd8WBsBWhT/4N2R66Bp0HUaXe2jGMRJVlFDab1OHoPx7/99mjCA6AVa3vYlz3P8qv"
+    "Mb5tlvyrDGFTKvuQFv806t40p8GUOVFWFRohgNQJMxRgj2xP1IAtXApQBNbkDwIGNk75sL3sCmUp255mwE7mEERSvGKMo"
+    "QynccQg7DLIf93ky/0I9Z4/keovkaLY+iKqT0Eod+O7t61faSpvMbzwWZQFPeMwkNmdAj7i6IsQ7tXc+7xxM/U2CEOtxj"
+    "kCG7vSU6KzpTkqEqhDF3W1kikZSPyGkFbYs9H3hTTVlINpUP+u7VvLCWMl/BoOAxd2+wwZYY3GPzmM9wBXInOmxIXNTq2"
+    "xtjtdwrZw+TzpKbB4p4oOIXSCZblMtaOV+Cn33BAasCn9uQBl44hcRKGDhs7Ho42effdRbSx89Y57F7BCPgiqsxkzoUpb"
+    "GJg0l4WVpaI0e4XJBiAd0rQQlxWioEa3s8S/hRFsjDpXgFztcXG8WL0gCiUdQq+mqMyBphNGYKtIP0Qv05OSGZMTAgNR5"
+    "MsMumCIEC8ak69A/1nnwO1Fw9yipFUYZXEjiwSlyS2hk/JCFQAlvleWoO6ZB8WeolzIrbKVeE4cjKhywpIH/T0hUsRPB8"
+    "6thHjokEdQed5PXsbRSRz7yMpmF3d1cLsASTJGny8Kr0lwiFJ+k5zykbskHlGkaCFJCZIl73HWRwvKmbnvi9IyYB6bjNh"
+    "wcHVFBbR/JVQT7SG71aMJ1Guw4moQ7ffoeze24nNBtpza85bK14NiWmfEYJCvBKDbpX60nlCQkVyOeNt17gkXqpcx4ufa"
+    "Duliv0x+VMcrZT3xdQbAhCkXFpu1yxPyi1ACouYHUEqiLBepUiQwEp3Gw018H8Vo9KE37MUssZXj8ByaYxBKjAtJdRrNL"
+    "9LPs6beJeRCPy8cZ9knowzSFrEM6wPEsu0sQiTgzkRJ5J9cUYHMDNhfBjEGqCHmCE02AwE",
+    "MflNi5pQWBOdYoM7RyObZSkmyUUr+z2bdQT7xleLxkJIN6hqfE1LqDYRqmWmaqLapNG1xrKcQVrSYZiTbEd0ZpLUYFqV+"
+    "EvJCFWmLksCJLtzR3uL31bI2PltYAMFrMuYgvEpSfSAUiN0kP7E4kJmWpetIUpQLZs9a1EtmgkztRA8597CsL3nfCcoRd"
+    "brnzoav1DCHo1JYtVIlJvS20tKb26j3nnOXiYeQSVAdy3XEJDdWSYltIaLR1TNHGmJjuRFvHUuPZ2zt7OIYU5pDZLZMbi"
+    "wFrSNoDCdSQIAtCkrDoLRd+KrSikN2DaViMMqZUhYt3mzDgLLqfMfVZErPjmSBFTSi4zMHSJfv/9pbaraEhkUEYMRLZks"
+    "Flva7VM9KzscMkIgtjgcHBAhv5mEwjS2/KAZHPK5R7Bc+8VBZTgnAwa5WClL+5tU4sPFL2G/4wsvtsSZOb3rP4mXYiNQu"
+    "fuF82HIfFP8/MBLuHyET8CFHeIR2vt5AOb65mWyQoKp2ws4EGBlHH7HY3ZHH9JMW2gBb453jq6AR8L3A4Da0k15jkuXEN"
+    "kdbZlc4nlvSBF7neF8i9FCbduSFYNJWAmZnyItn79kUho/o09VSVYHzzI/IJbSXxSeNDC6ZFEs1O6AYxUNQBZ4feilGYK"
+    "iU7ECuzcV2LQjO4FGjLBi1hMNeLaAvb3jKj6TilNtsk5M81O2vxZnZbwNlWxh8D3Njht8rGHFt8w409NRggnTl9xYDL05"
+    "Lz+srcrMymst2ycoTOV0Zh7fvqma9eh8StSPk7oQeCbqs1HhFr+IUY+rNu+ItyZEH1mmn1a8PHRq+DptnotVrxAD+UpkF"
+    "QaYLoX1yI9tcn0hw9eKamPRZxZ2pOc25gfhN0En/pfRL6SPBylnju+r2c0y27KoG2N2CBZPBT556VhG7zbea1ZofLFZiB"
+    "OtSbwvdm2NizYvnu7lJEQYCR0JppT8RtRwh+twVHDeSy9gSsHN+hNDKLppj/frAPDdkHFhskJKL0o7G23CF6ea3cGDAoN"
+    "sCAEHonNcu9u5uKfEkfqkgEfAQF9MEjGMVrBClqWUOLTIIg+m4N/EmZ1He8KVrEJZFl3fRoCh8n6LAzaXSp2LBGlaED+A"
+    "bdNJ/Qb2khzXyRYdB2W7CMQLIwIKkuQ7Yn1eyVJk3A0OpqdtoUajrmGClw2K0/GTI8z2i+L7GF6MoPRS0/ONN/RdNP6sb"
+    "exI/GV5NagsZdl1jMJf0SmuQ1H9EgpOoiqtyfAPSi8R79+n+Rz2BIms04dCFirc5YzxsP9viB5UNlaW0HzzJjHnibiWng"
+    "daZ1/3euA+Szsun+JiM42huNJ8FzeF4BbnOo7xBufe31+JYwczwxlL7X69l6pEc0SDyXR+FxZECP/qdIQdMaiuHcTVL1I"
+    "aPZhENSrs6QxkKxdkFKI0JajwfGMhdry9yDbJyDVZ4i4SBhVUatF2C7VjuxipEYK8qSXoAToXIGPAgIe7EnALcB86ruF+"
+    "8hlXo0uXxhta71CJ4g0dmsr44j4FmtuoayTIRwfoeEL1KnSGuEWjaYjKsJ6XJXUalL+roEgw8hp6VzAl+Gg+iEdFu83OU"
+    "X/IBvqO40gidApgGcCmb58qSiAiMlo704ztAeVEi6hd5tZEzZNo0bQyLlIjvuD7NutyaLBpazCW8iLhckE1AHOthQpH5E"
+    "6BRu6IduMADc4ZduuY+45wsq4D6igC/wAvXwFi/Qr5L3ILNF3FejHa+1cSHsO6jVuw5dnG7MNptqvEw35/uIxk2yZTw0D"
+    "VkU0wWYPvwK089pzq6HMl/aHTVSifhE8NEQ/EM6UgSwOUrwd9QdBIMGkY/Y5M2N+BH1Nld5J5RXHVb0omH11/Ke00p5Z1"
+    "wlLQKpsF5phseeZEAfeErI+MJwUA/aGpXFssGq7u3t6l5rD44jmJPCxQyOfiXWM+ivh2LK5hbAnTJrDimtOSSrzSGlNYc"
+    "ISBNJ5l89xxiHqDs5LCuOIj70cwG1nOY4E0bLLwOqsp70BwVAi5LRQtvrsCtcOW7Gsnjg84TR/PGu9AF2bG63W8qvVRvj"
+    "cK+v/hWHj5/UJPTLDQ9idGQEZyD6fszffySFNFtlaPG28tWYoHoSPuDTSkbj3v5hpzd4/LBUvcH+w3ISjHtP97t8TSV7V"
+    "KKp0kfJ5fhghV5+jaBob99ftx6s8o17bFPt94O9gwOY/myHf8jEsEPwEvdO8npbhkZS6W1XKJW6VLw27N6rJ/tnmio83O"
+    "/oe+wcPidAfFZ5hFT/OHjY6w+edHv9/cPNbnt6xL3Hh0HvyWO/U6KzprD/9CBA9kqU/QKrCssN/sP9w/6jd3FjIM83Zh5"
+    "e5uxIZVyeScCm0iK29kdaO/9hFMM3DPSNd0gfeZVG2QFcJ07y67gMt3g//SteKxgWx1bjhFVQ0GxEJDpwiGcyTAhIF/nC"
+    "84e1c30i3ehWmq6kIYmv13R77T/MSJwTCvIwG+qVoY6Mi4kQusRXr8R3KVGpKmgQ2C0tOoPjkMa0gc5LaorpU20vYocCa"
+    "f5oAEFvedQfSa1AVzZ7bUuGgVy+SzhDSt/yOOzXmqAnL4yXk7r3l2HamXYTxh8aQdPpid1+pOgnOGuRzkg9x0rU8sxldw"
+    "YhJ4q7A0jjTcOZng0/0UgrfLygz6f0ebvFHPfksJR4NtyJiAyeVESbYbX02L6Xn8dNNyxsB70HDIR7ytTgDhLxNiMjoPG"
+    "i5sIJCNVdj/TEdvfgWksj2PcbjbvCwCurXSjIQFYCqkhIWWaz3d0dfcUWnhIQeZrmJ1H6LF2cRWEy6u0dBIOGi9EPcKAr"
+    "fV3G/Ufjdfe6XnS8TwIOTS+8rHiKVf3BhO3D7npJuoONBjv03mO31QFGu+/jwxtdPIR/9/HeY1K4IPLKdH+IPc1Qou4Tw"
+    "r/OY27z0d5mAwPjtWkNxDByVrSeOzHRJRKmYSZeLmAktvOalZtWNINBjqdS+SiKfd43VrnQi951p3qkCcFDKcFaGvkvYw"
+    "wSAfb6KAQvOqKrjqy4LxsYuruvYliBLH2P/SMEQo2S2PVkIoYXfHywegm7EBwI7jwlAueYi8qmCb6qxrHx85swBWPiZhW"
+    "KnAQ4BTTg8Kr0xvOHNZF3QA2sqQJrGmosH5fqFWgtPfDh5CRBwXB8gOy1OxjxUxYxERspgapt1BR+21ZeQlSw3WkHCdEV"
+    "+DbsDfbaUBY7r/QQMSmJDw8BaZUY+j7vmnAH2s7H2qd5FtPLJPC0pTqIrNOI81qStTC61iwpxMeibMtQeIFINYrTMm7ZY"
+    "Xa8CFvZbdUinS0hXTkmvdWpTyMSV562ujaljzLTmGIIgU7IQFjJvdsdevlKB+Yiej1zm6nBy0xCOt/drYT4GtXRHVhSoY"
+    "oZD13KeywvOzVFyG9vHdpXLnjpV7EGBsArEbaJCljAclomZTKbIf8uW9Hbqv3b9ZeDVrvTcM7jy/K/RJZ1Y75eZC31VVY"
+    "QrHQ0l22fH7RNVXopd8ww1u+BQdgQ9rCCa5uqHcPY9aOWYoVQy1QLl80hslzromt2TDPrAJb/UGM/4Y1GNzjtxeoP7Igp"
+    "/dBXXiYMqzvoawcyot6qZM+9j3DwQtFatTgggD2++OvroPWRqAX0Rg5n2+7S54xaYzz3Mays1OXIFhEVR8OItAWS0Uobk"
+    "BXVswByBYo5OvPaJ/BpS6o0DiLdRfn1g189uWKhZpVguiNAuDiXab++1aLgqJC3nCcMW2v+eqNBCSbReu/hyMgRA9V9jF"
+    "364TdeLJtaHOWnNWbq4k7e4/QGRLuo87e36HIOW4exGWivLFPOVKW/d9gOMqrvM9/hXSlJ",
+    "P2P7cLS3xQMy36CkG5RzWBHoVEVy4SGG8of8Ki6eR9xKLGySJtMYPtxXG6GKYE2J1VI9iV1k55ZEKzvNtuvhA2UCx8MxM"
+    "1YWrQ31NzcSq5HbC/hCyI4QOuGPSO+fzYhMBrEjSoBqeuYJtE3pqis8gZCO2jooXQh7SQRFE0SSRJCgpodsSs8lg1WIfs"
+    "gnWOshRPjec0tUmx252j7hAbgeqeuKLogm5o9EZWNFJVp/DD4iGRTGBq+6xhwb+wNVZeNmiz2Bnz9YnRIFftz313z/FRz"
+    "wmov+e9Z0Z2hxNC07vH4F2kydZzm2PwkgYZRijawr/bxAFfhA0B+paq967CX6mkiT3/HqV+Dh2RZ1f1J35E3WhD69usTB"
+    "rVNPvcIrzgGbr2EgoKVkj7V67wB2llqqtyGyQHd/GHH4T64xMKrjqzj8mJde25tN9Iy15gE5xUr9o0uPEu0EoOmS2oFuC"
+    "BsucwxOPuiz+MiX4Y5+qv4LboArt7Gvsk0kNFRdy3TmVvPVUV0iW1gg8DABsAWHuFlVpN/HN7e3FfGuKtKXUQqfY5/5xq"
+    "P/4VWxbmy16aoc/Z7x9r98KuAfGBuY7+RwURbRgVrJ2AUaOWbafgnMRhUSuLlqiaokprt1+22SDB2/ad/hXzwQbmGDBvm"
+    "KWAmYeS086Ga1MwFOPWVi/JWkU2vsWnzLujDIRRXuDCzfyKyRFQKvJu2ncfUlUDTJTp+nSPfJIr6RCcZZb8qlv3ZzidQw"
+    "Bf/uwsKwmKwdp9u/4zgd9/ii024kAqrT9+ikUUi4+MmUUG2l03PO4CyEocLEqcve3Swgc7Qv8mUZt9emKnyuA3dWKsF61"
+    "h+ABICSoZ0qzg1ovKbzUVu30mYvyxELCvolJXEDioWInOg53KCIytsvi2c0mK1+omhWp+eNzjR6oVyFFkxwKLBJnyIg3E"
+    "EUCuFeImVruGmZeWBEoy6dpMsiKIlFaxXlRRnu9Wv14mW1YT8BODb8QnQZm9a9FZ/o41TDPXv2oGRY7YS6jd3dtyULx1q"
+    "iVFoDsVD5AoYmBZZtbA4vap+qn2JvPG5/rTtJoAOGA5/WYz3DK6QogigCaf2NiJBuJbExhjqqBTKxLlMrPpZYv/mWZes2"
+    "7xPpNyFjqxVn2jG13sH+t1GNbYIb9d7ihuqV8lvXe+Rt4LmVPPHac60+tbHxEc/4Rc2Ic23LFNK3qog98sdI8TO7RmYlq"
+    "WOwiwR6TPk8MFzTdej6Y4P8jh0V8oTDPGTzqL27a92ZRE9uKJmASr2wJhZagES8Ums/hYa/pirCaPSzlyD3w8JLjTtlYN"
+    "sSNDzf4sJR7+PwvGjLf/u+NHVacLGJ6hRSbMUJO/FYLTEgojprnRbxlWoRlsREVYooO+/BNdh8IamDAD++N8maOJuWTkb"
+    "FUYCwTtU54RSnbQIR1xGDF/kFHwle5UR1xRfzpYcTNkjiubdRHBqNfFBUpKuLYPTSq11cZNuc2nHmUNbDTBA4P/rA4tFT"
+    "yVMnrdN3blpXSFq1tbeScQU5mZYLEGJOX2iTFZpRR3rINGeIYMrQCSj1AzN/H98yOHGGmDK6WKRxCZs1qo1I78H3eOagT"
+    "0qx32ljsTgrE92Cyq4DnXiszvxl1NvyY8fL7+qvo4/KhONwGqyo1VRjzVRuVWFzq8Jihdo0NhLMuXXA3u5ucSz7UHaW2Z"
+    "hTdHMjzOrGC5FrR21nVWk47Pe9bp0RJ2gZdzlaQT1/edFo93tPpD8TBqy93qllzAKeIDkO6nEGDWRxM0EhbT69UBJ/mRe"
+    "QFc58arqsNr9ERc4Xpvky5aQ7rZOYMOmKJfqPvnLN6bA81628zlJEOv0rXiNtpl51SDEBYaRkg2w52SCNlcQkkUTjZa0e"
+    "11Tryy3u5yssRlAq9KUMKv4NKhAnDQNBdnvbV03hcS45cNn3GeJHUI7c7JgtY7rR2Utptdzcmethbqxqoef6H+X3EVAt1"
+    "wvx2iHR9IZhHDi6JmEByYi4pecZ+/hqiSP8Vt9yLAxhcZ7yJUlYDRmqjehRTGbT3ARtnNU0fpXTZbdrFY/KFhIKBU8UHS"
+    "QF0oxLSQMLSY7zq7OkUvTyRUwQ8w0RbpIWSKxZI6BKJ0lvq4/PaKFbnKCa8VSSlhEYvCjXtKAJvFoR54UD2NEyyWRBu4y"
+    "jYkoDYp4s/AGcSwqbg5RSbrndyUVs3FDQuW3uLOn4uUplgw+eJNOwYoXmJjz+1buhFQLzrfKfFwvzcgelNhuFGEJkPcMb"
+    "deWxh9QyrKQZHXVOTW1rZ7MRQ5GfmXbm4cqIVUH7W33VVixTtb9h/nWCeED25V2rWej6Hsz9eiRIjtDoau4KaU1PihUgz"
+    "chrakVvBjt1Ad2iZ7qDl1gp5JGXVMYcLTdzLOxUbXVpjC0W6ndqqFcbPd4I15+Nn02wRfysqorkZFlB2XFOq28rHYez0+"
+    "whDD2mICrHdmYnt7dePc19X72Fjz3qKVsMJS3fUL2qzX5N/2K/bgTH7cjRseXdnAR/paln3I7uJDVz0zPZs8MdZ6zPJgp"
+    "pSaqUwNHWGH18JykDEexFnASJImFvrKj6WnNJjjm1HbVCNkwosJIQbrwDruSbCmgDg1TUMPXkW6TY4/7oD/jCxD6IqUnk"
+    "pglorx18fKW7Vq+a7mLvo9pCW2xKj81QVKGISGIvxFfeRTCDS5masJ+rFS08S18mHFQHiXL2f77bAPepv6VwSaihUk1WD"
+    "WU2TUm+ZUu9adLY9Wh9RbowaUgkQ72Axv4DmHUWF57eWeGhtBmL7UANJHEkGVeAaM0XHmdhMIj49YYcf+LBe9fEcxFhmS"
+    "XTquRgoB5nrZa4oCz8kd1CJCHdKV0jMRaJ80l4vMObgNjWzWZ10qhEIAEesUH9jNNd1Y/yoL4+pX7oT9gQw9oHHHEViL6"
+    "9Yzi1jj0If2CbkQ3wl0xviTWshoVYGpOgEA/OjYRIP23MzbPSG8cTcWoom1Go1kqShSxjlIgDujOLEnPM6pyZAJblfN5P"
+    "NUP7xoOVRIObdmkRmsOLlTHu+LJz0dfK+FmsvfWCsaWg7drtUYcH2hvHq7E9kSiYsc5Y+1dfU46b4QRegdQCp+N1QxBtV"
+    "CKq1/7SE/EnxDcl6fGnPmq+JI7zEyWKAr1rsrJv/eCGzyy9B190ekuyu1odvG2/UGkpmL6xVj+UITqsQ5PUG5ISiTlrw2"
+    "F+FehYMwGYGpveuxAzJjFzEo6pYGIint+z6y3siwixJ4ySZK3gSiHHFdigz/9xQ0UJr8SnXovkNkLbeE1e87YgK8H1p2w"
+    "cte+GR+zuIvgBaGhCKn3r8J/u1O7WaVBwNBA30cZbqc92bbiQ3t5m8hh8ow3vXuoZEYf3pCN5pYTD+qOsY+KHLLYEqQ3F"
+    "ItVhdEfAYINVDYo1KPOqTZyBxONiYgfrregucMIXNwIguDJJkGvsjcQaZ77DFruJbaaxZJyjBSHNbPmOj3TWlt7LZ79+e"
+    "Pvs6xcfvn317sW/XvxEz/4xoNH3R3HwKnql3m80ZGOoZRumdjEqt3jgKZiuWSSE55iUiUMRF4o74Ph9xdtaiTrxIhd+kt"
+    "nE2QbktGhsLym1O6t+H9te8Tgh+cfMvvbYsM5HqKgEGGzqC++9lxoYYqfs+8BzGaJmHXE9D5cEIeNogg59V4fwk3zn3MG"
+    "18D1RacAQ3fClpfO+tVNjv2nqwxjP2brUyoRt8vdKE+tpk0PMtPvh1B/OpE8lt4EIDVvA4QF1U8sMNrAZQkUZ5YPlGg7e"
+    "dURkpOyrHEngN569kh2xzSq6Vb1BTRPMQ0XUg+NFLAtk3bqA59EdPHe27FIJfokMvucegC",
+    "LVvDhthuOkJhynblInQ7jzHhGm8Xm93nBLd9MJRWayEjPvxRpxEZW/8bXCOkXWT8ZTtZxwkBi3QcCYwCc8NTPkI+erDhp"
+    "Le7wCo4+efthikJOsKJmEz3EPxDoSrdm+1ZrmFzgueuZ/DLa9iYqKTThIkBHpFpLZ5sv+hrO2pkxlpVbAqiDWmn8Jz3rj"
+    "KV+F8nBcx744BoI1gQcIxM57r86VQNCyQ5ihEwqwV7/3XhynDK7ZDV2hpupr68FEstwrkBK4Q3CGh/q1mth8fycSsNE+M"
+    "ZxGf7gs4qBZVZvPI7jFjsY5Ngl2qtFGRobeQ0b/ILN0+UsShmF6q2lSB7l9nIFu5k7Ib29/KB0LTbTFQvMeziA62CTiOx"
+    "Y2k5DGeKI5n8+vWOsuy50cRTh6z26f4D1cCk7SHmlqXfU4ofiOJf5iOE6o4g/EoKIdEwH2YJWsW2NA0eRjkAS5Duy6veU"
+    "2pXPtUS6fYKE2asR+fcSryEpNqhT2px+sYmviod705KjOuoYGrW+yOuyYrXc69tiu6QN2foYOUTnZSxT8yuuMxXXcBDtr"
+    "mMX5bbk3eNpvte+BeeLGpZL946xugfRxCwQIOXHdT1pHdKPD4HTwrjopknge5B3PpG05PhjZTxsfDPAQE3Bt6xELzlg3l"
+    "AeqxOiilCqwFM290c+gJPnqd0YzcbZNSsk1iuQ2OghR6OVI38tt4DzXQYrqp8rN76jh5XfgWxCPz+JxNRkjecCbe75m6K"
+    "xkzSEdM0auF/eJuH2qr7gBTuZye7vSO/OSTEbIRtHsiIaVN4L5GbbbjvtBswM/yQ67r34WwCFUbr79TeZ9hQboQXBdV/+"
+    "XU92T/SCa8Cq+CCq9gqXNlmAj4wcmy/idxAps9g76brDqfx1XVSMfQ9aLJiHPKWFzNN6fqCKE1ieO8ioNx4UTFAdZq9ge"
+    "DfedP6xXi2hpSmtEssYJS556eSVNhxVudPinuqnZ7zOSuoR3397+K5Ma2L8VaeGZr545bD9TVzUXf6V+QTPPdCrtbDL+Z"
+    "dIJXxFURuMBrEvmSX9C96G5G/Adp8FFAFaz3l6j3p6u98yEtjiR6Tccjb4ZS/kzfBIqbB9bZ+sIW6lzUhux8XsZVi7xqs"
+    "Nlg7m6CuuU5/tCQJ4RtI++8y7HzyZ+wF25CekNwUr4035dScitGAX84Q2tw5Ud38xGv029mTIdGaAj8x7DGK3FvBlizz3"
+    "SmRSotcraB9viJyKRwqZOiExwzpo8U6+wJun41aQbPrP71svQQYjd3a/gGC3x+0v0rakKqk/fjr/zlo3oQoAoyhphgz6S"
+    "eDFIIowvNWF8U5LA8G+MJ/wmYGCE55jficMVv/tLsTu+iZoB5irPROHgrhlOXVo7SiPwbjOmpcFsJL6klMzLQqJpOfY4b"
+    "oaR4n9y+YWUv2/1jKERH5OJiQ/DpsWImwtIsshsgsBEP95X+rSAUP+KJmTc9PlGkr9NO5FGkHQyXnK0ncEOHQGmSOlZ29"
+    "MBHjA1BueNtXKm0tovvMa1atKNazyssBNkalnH4VTTTuwNTaVd6T+Gz4FSBnKJLA7U3kTYVhUeX3D4JoS+mjz+8om8Dc9"
+    "hdlIVB/AjWT5bIlYSM3ViDgDw12yXsMWVKbahizuFyHaEqnCvpSsRTaTxGm3ESkb0OiNqDZ0wh/LsK4JBydtuAaR5gsIU"
+    "GSK6UzmVghZcj9oY33TCv9vbC6Q5mvpdHIiBsBOElWn/xqNCvCwkws2s2nue3ffMQ2vV9xQmUDCAD5Hruv9rpico5vmo1"
+    "u6c8kiNY/scp3GAYNVt8pZQafIGitRD1d4jdFxCVjk9wlhi+E2aCjFw6vWdEQNFuk/BNy66DI8vLeTPd3cvTSg0Mb7ZZP"
+    "x44t/JoJD5Tb4+b9oRb29zu906F8dZuETOM93P9cctLdYFrDq5+ytnse97s6aQIS3dlS+4HEkItveCRD9qsvXPBysZXX+"
+    "y/mdTydrWN8ugrvVQbcivAR9J1HDZAU+/upvWARkTLGrOut9RM5ueH/5x33qLuz2uz0wsW7NcnBistwIfuYeGPvrrSO/C"
+    "0spF2qOlblDOxwL4tGbJfB4XAebAvLL+J3w5rqSo0kWB1WcvCPH4RLzCHN80+qglFVadHVBkiMUMbTEiDqe7u+Bh1MFls"
+    "2cY6sYBUbqbJffz1Ju6fTz1ltw/PqpSdGj2MuBTyWLq14xb/Ih8tgMf6eH3oNCm3n49I22CBEITpY+jo6EBTbC5rKMs6u"
+    "GbMbeZURbIplK4SyW50Nd8jll8xafHRVnL+snLEl4VeXbauopuWuyGMdoGZgsLFmxhZlnjPrBY8Mle7BxBk3JyA68Wzt4"
+    "Nj4wtzaw/Cdff2XXT4ijrnX732vvdoNo2WL/S9QDes3s6yg2KjWO2NidxaR8N69ghR1tRU3BsAmuh9UBgzEe7T5YbQeA/"
+    "GfwFa9mD7oX9NH29kvD4hMg2J7LQjiLEzSPX4E1VSE1JZHS8ayLPzGFIhX5oXUVq8+SGj3qjA0WI3C44WkjSkZrvD+3Hr"
+    "KhpS47CvuujkjjkSt4WDyakhsg2yZUqjre//GBVrM3rf33C1Z1hUz8xGDnoY7D1U+Ud7yfH5wkQee7Vbfj+Jx2d/HXOG2"
+    "QMTyBm9Rf1ZxjZa3jP1y2xGgqBYBd718dcTIbGMvghmQXFmu2O8My0Nkz/jlkSQm39+D313y6csUPCVIg70zJVKNwJOqW"
+    "X1uYgQ9c6GBjCxaFPjuWPSaFZLYcnGcjTQkfC2nkjSW6D6ipCA6QZNcftIbn3Obupz2g92/TTanf4VqHaGc0k6tAjQql2"
+    "xy2jCu8rzSgQgkD3dt+wRF7VPX7vZXzxQ17M+OU7z+9Y4Ox4TGpeTjFcOoFCkmV4rb6VhFOxDrlr80kEpMH9uz7nwmQo/"
+    "p6zyXLIRfyoqrcD2l2Ec0mYnm63lsh+3JTIakLyQgxaGYlUlmjk4fF3nnZ3JT3ab2ZlTs1R1W3ZKPpBcp++kU2/Z/V2n6"
+    "gJkpBv5eggyNaBsyy6UTPZs+znV214OuNq1lY4OaAYmVTxQTF6Dcn1WwlbbJlYRezxX3CMHyx+0eilFzn55bWpa6/VVgm"
+    "bvV8ilMY+xh4awXMx+ndGTeNFEMFaYXmB/K5/aXfzjzK8K/hiKrUiMH5RjcvJxO9+ZzQGU6LmlY01RSyuUVfqwBDSWf4o"
+    "taXIVVrifPvKbm585mAVeRN/7Kq+h/6IzUOR5IHc9S1sqM4tY34y41L6Hdk+UxvLBVKkf8jKbllfI3H+U+pz0K/5WZU3d"
+    "/XnAGpiaDzEkp2UczmaTcCrZXaK3xnXSwfQ9MMJzSSOOgL9GrW/ISLpHJSrXVjMMay8vdFrBxmsyuXI+QaTJZaxkAOhxR"
+    "6rbDd+sMqAnfAwxpGB7F3cXotnzss6IBZsm6g1Y2uSNXI4IN6pZHyHJ+p9nwRALokWVKRMiwKjqQpJnjvzOj3U3GgwpDl"
+    "QVVJhTC5PYxmhdSQeP1fIhs12PJNlWWe029CgtA1KgA7pKAuSQM2eMUsO6d0jkAovrWWmpZr7rFrzN+l3CQV3HiwNoIkJ"
+    "/505xrY0vpkyiymz81Ok5oUpCufUcXjAXr8vUWbfssY/VSXP8VSsC/A8JknUhsjK/JptIdIz4VrA8ceK449VmzD119gAl"
+    "iEhTL7quxq4dNHEiUzPN+0EMIXw2ElTME4NpIQ+qLyZNmHM2TYCvbdR1wQJSOUUiRSWhOAbmwAmUoBeE299DRHTChswJn"
+    "NH12RC5LWKNjK0s6coTnVpq48bfl36RAN4ng+NdDceV3edIqvaKVKHZ0yhv0/14XESjMEG",
+    "Qjmrjy81WGkTtn5hywJzzEUVVXXsB9Ut8/FU1PbJZEIgnHu/4gAt1edsUlMGNqRDrVv/pvJkJjlLqt/xLJi0Ph3rPLWO4"
+    "mAAa3+TNSGKhdgdn6PNWSCODvv90TgFDywmfJwe8jor4uzCEPt8LBs6PJgQNXc7PMBWCVUUljmwFfcmaq9RcU9XrJmqQk"
+    "oKggITMWKCI2gNSdaRqJFfzR5J2RlMRmVA+j8BCkRNFwrgJZ6oNstr8BCfJeIfLi0SMLjRtrk57KoVhy+8NqSeJZyOEWX"
+    "032Vc3Lxl/yiSLts9PmUW+b7Alkpx1VmHbwj2V2vApnGQC2tPOUvh5gQyb6TYV/pC3Dxj46m6UyrqQRZdtv3mp2mSvH+O"
+    "z4p4HrY/1z2c/LN2W0XzRKsQMOYRku2Uxr/BNrcgYSomqKBpitpqhaYC29Ratd+77uR3LUab5pyc0D78JfNK1jQy/juvn"
+    "bc3qjuzgBdJL6C/Bosd7+5hVG9Lv4Hb6u0t/4aRUG79vj5bg62jnHHO4nZkDBlwPb6D5HOL5DhKVvySufm5StmvuCaEdL"
+    "+KaqOlpD3F2Tp/xWUWeTnfaK9b+HzimpSw3MvHuJxwAclF3htIY6lX7xrBBRDSDXxefs28N9jnMKBiDsUcfUmsWE2xyyJ"
+    "NiKUZbn3AAQL/rxGYCGmctTtiTNiDWMPehJiWujDz173WRyWR9yS34HPsKGwSPMh5JBFxtAtxLzXTq8Pd547HjkfIdpvl"
+    "t1pbbj0C5Z/dXYSZXQSiYHOcgSduXe1Rm09u4DgW6gXJ9W/8DS/YX73226toIUu3pMFz6jaaTWqaXqHHz9O8jO1z6zCBB"
+    "vU87u7qC+MC+aeetoXP0QGNcO2ljjVusrM3akNgVff4edzjykG0kqiRZvCFzQnu4SU0CrJYqU3TvMme+B2fPsvXjUS+X9"
+    "9JN3MmfoRDpA/fuehpB+3bWxpVUXrvYZu3paI3lre3OKSv9BrlxM4c/24dB2wTkOWQ+3+E6gmR/B0Jd+U8LthHhIPzqP8"
+    "Qlaoei9ztkxjcsD36qQz+7Zrcf9LpEL7WYd0OjabRItXDt1mV/5LEV+4CJSDrLzzTqm9ILBVprbwu2xmoBrDUrRQbzAGr"
+    "S2SKqKzbDg4GQnQsoI7KxYRJzXOpx4lC+QXzgOpLtCRpPqsfK3Y44YmwU/NTyee7Sql4LJPsRw3FvDFpKL3CnLie7zovh"
+    "CgT6KyEqOmTytuyXjIIs0yL+K6jQeyPYngLnPC+E0k7tfNhzgBNEtDOlldWa3WNVxYxm16IVpz46vw+P0g3/VC4Fw+emk"
+    "2zhTg1cCJd9UftOhAfVaMqiI/LETylfq531oyULvnxys7C4wB6SE/z+L5qVrsrla7fVD9PBexMOoY7Axhpah/7gXno+Lc"
+    "SJSPFtrq93Xvct6k74VrlxYiU1nvfjpHj0fi35exJv9+ln5P5fCJHsHRMIhGEszlVr1HxejCfPDpVZXgsXeEccM91bjvv"
+    "6d7gsFNu5LprfO/6izk18nT+27J/OJjiQ30OwOzP+aNPuvzDRYeHfHP49LflPJ7T8/l8/rTLPyfoA3Xz66+//qqRH+bfN"
+    "nXfXedVI7tj+oZ1cABryguvdA7CKY0zlw4EYBczJGiHtVpP6+P+yCSS6D7GyescioUhwoeUDxvQ+9HcgjlQqBod9pFozI"
+    "uOcKaSmeqOTUqBxvzO/f5nMHPpTcQyPIwHA5VCK/uSEO37BH9f8t9/8d93/PcN/31Bfx21CwYxTh2knbr07Bg7DifGOuo"
+    "7pbCEkbTf1edIVzrryrA6OmT/Yuu8gbRequoM/KFfdTpcWed11Fm8Hm1U9R/i9Dtr3sNmOpX3ScDmtr2S7gluOx3iCY/o"
+    "stMm4TzNcfqsNr6yvc/ihuPS96U3Cr3fZqv9NXH+0c5vM98H5CikfjIb55L73NjEYic/VyctMd4gZf+iJG6+0Q6+QnaTt"
+    "rGmfG+wXheTAtHh6R2wjAH5/nvZVbd2SfVNtb0XbJYUo+V1vL2KO6MPcZgiTQ199R+OnfI0/luLTK91LYpUoTY5etkRzf"
+    "1IH/uJ3JpviniawFzr7ZNE6PSH6Fonl8bRMUPOaHrarYzmQR49ffr0oN93nuJISMWK5UGjUnzQrHRIlS5sjQGR8Y1WnlK"
+    "Fsl0jeQP46HENa0dfEOkZNVLgHfaxeBcJbNrlPw4xpyWWulFpn7RVH/U4PNt58g88qdtoO9l2YkubcBDkcfjeOVpVep2E"
+    "TlMRtdIZxN2nCEB10gomDw/7yqLLODkOD/uascmLif78WVsl/8CzREaB7ijCKJqu3d3C2tH0WaV8vu3TrjnhdtD3Kr8rn"
+    "++rpzxWJ1rhrlcsDj5rrx1jKQaJ5R+NB7Lsk0AXHVKRs9K2/CnK9eJOgrFZR5h53E42+viodHupJ4VWufTtAHMip/UynD"
+    "sHBDH9Ko+yoZP3ppMdHw+G8TifHFejLMyDMsw7g/XGXsoL4OQsny4hzcMp6YUI9l/efIs0hSR8GWKgpXF6ViScyqrW8ET"
+    "tgpRwJw4O3XPkgjNJe9IMw9GJiz1oLzRFtjfTIo6qWHfI43T8sD4NMz5wic+TfIWUSFl9MkiErNF8Uyyh+xO5kH6PKjml"
+    "1PNJ0LpzFG9rY3CJ75uwGwTSmBQlI5Ibc8XxLKRvBOmO3hHLm4otvKHqg7+iBdsO2H/LifW5vUXn+vKDrQU3J943dpoaE"
+    "irVwxk0dxs0UGw46q+13AcFdVlVSLCyaT7kIG3zUKRw3ppQtO6v7bprnc6ml0tAi9fKI/Hspc+HGX7PXEtvAUXTSjaA4j"
+    "soxts+YwbZiTTMFjTdbrY22zyV3eYpWZt9F4fEXf8T18511jXL8IX/xPqoRUM//xPrAxaHrmceMmDRExsFoXl630mG3h9"
+    "mR0bkHGbEqjXVTS6WqVf+TyP/cearweEXX3xxOHjqHx8f94ekdVKdkq4HB1zi/+NdvNH4O06VqJO+yge8svMF16w7L6dF"
+    "lnUkw5Q1QptbWWdRbvd7j5+0+kimTGy433uyj5snB21sTMR1LuV6yr4pG6J5LHgEfOW8Ye2zZczysiREom68KUgpLqobr"
+    "93t4qFCsmaTpplq1lD7c7PpigMpkSG7+QkpB5QF0hmxExs/QFgDbZP/Kh0d0hIGc6FJQ92+qqBocvINfyhThGxYhD1Rkp"
+    "UEU1SA/Y8dt1BidOF755amcqD59rq7u5yg7mU8SyKv7S2KGO463Wme5kW3nJ5Rt4IWPua3fTmoIy43XELH7UVE84p9wyi"
+    "LkXkoyXgPhq2wbWRSxgZFkWBrUfL00gXy9OLk2KjgM2bzHE/FVDuBi6lksUI3wo+XUeF1uw9WJa2/ejAuJyFhxHPSu4lG"
+    "zTgDMIg4V6a5wmZCGY67A9XtHRAPoj8D62a6Few0wDGoWXW09B/2BnsoKkn+HBz0g/0+fd/H2fFn0Wx7xu13yLgtiuU09"
+    "2oyltstVgy9iOUozQxjhg7PSSTiLPoQzWb2ulyeYGbwRp5fmH2sD3wQu72TNmhVpuectAsZbn+u1JeVUv8t1TxXS5xIoa"
+    "Z0XaqLXC3ySZhrk6yr5eabAdpap8hwuK0cf2Xttw2VH3yuT/ysb62vHr8BzLCnc470fZBXQjyX4TH1wiQkXBL9KmXLhFj"
+    "IDlJRZtobDRuFeYeUwSVHhBuj5NEB4oWW2HhYYlOBDQZ9/W853p+w12/9HEUqknYeUztsxRT17sDn7X9D2pbhYLg8MvEh"
+    "wyWRNTl9AVuQ/clxSBfdAS59f5XZCBjjpSom4gXbnXH6z4wrDk9IADg3qlFoWlfTcJUFKa",
+    "mLJQ78pWnOEc6BbWUOOPw6zaPq8LGYVlJf8dFOePBtVj2xpdUZTuA25ft79oGOYb77QB/1tuULEjG99QnCt+82xWd13Sk"
+    "tSWCJTuOAVi+TrVudwGaJ3TEtkPCTLyZOKKsuCRbA57G+M+c3yeL0aXFSXhUNq3MsyETNwmI8p+WeDKc9zB+VhXoV1JSB"
+    "DyWwMF7myaxFin4NfnjPD2Y4O4qnEjXngJqp9hBFwTlV25/4RufrDgLcK33KqvncAX8OcyWNHE74RKpTufsCdzzFpv6Ti"
+    "XWNmzoJhOLNrJM8gGriKuQ/Iycf/f63lN95PjLu5NUkQMmXusYyH3WdR46Xwk3uHvLs1Vs0JSxvZc84OJiD7gwVJZEr4d"
+    "M2dAVa8OhiEZzqV/jOHokM45MhTx9kI1UA8NzE4Ji4BnErlPI4I4T6oB0TteesicL1NoRcBOBIlQ+MaEgq6BspDSEA2Iz"
+    "O1AnpHRxx6jcO0pA+dzP+cc8tze/mZ+dkliVHviHTKUNafxIMHvUl9WEWLcqzvN7wY69s1DrKscMV2fMoccA4ITtSMiDP"
+    "nC7vINmc24ypjs8VCG/LOIlDp+SDaafhNkxdbisdOttY5ji68VVnMAmlf0Qh+Q5Oj5fGMZoFT2YWvt9YKX2a3DxMicvO+"
+    "BRDdpZ2U+BNsTcYY2eH2qbLmcXiS8ze8LLbbZGgaWYXpwlpbLucIDesoOeIcCFTlzjw6orYwrzbVdywnvvLiW6cemEV8l"
+    "n3yjnzuEUfozenpOuEYAn0QyLbqgqm6jJYqjnMijy9pAk5J45sHCULHbVHUhkn2Db5zXxrUWxBRuBAh/KY3ReymHAPR13"
+    "UtQk9L0l2CeSn4/EvzXlXCvyHXoWU37jkDIzmIUqQfNFRmPNN+jBdFjhhMnTO2or1knDWPVgn3MTMcubmYDg9Km3/hlOI"
+    "8NSX6eQYP/kE2mk4rfdz67ojqRDQ8ieOJYTPQ6ysgyhB9h9eojKVde7pmHZr5vNeSfGJIaqGxdAwynNpzpAhGzB8VDzsP"
+    "X36dHc3NbGzQpBSTVkKhVxlWbAzWAdOpy3Vgntes2Z0HEqb6430LN810ilcmx2NDEQwmRGtynpIRoAtoAxMPOvJpSV/st"
+    "VKQvkpPyOoub01Lkkc9+qU29qa3cqZwUwE+UuWHKZVFJx4wBi6MuSTMyWimnO+nAgTqGom0YgF555BuA/2EfQNfuBGmxX"
+    "LLCP2zOX6mpgc0vKDUWdIvZpL0tzyPhFRTtXum5Oy1/ZYNhDz2j0TUwmN2t88CKsyZ1oLSarnOHLgOQnzYbK7G8HCNUx0"
+    "1cRU9ZE1CI5z9DSIOoMhnPlCriwOytkoD0Q2MKdnhagyigIUIFN6ZjNps2Nw5p4WKt3cEAblyDhzFEuuY3KR+DxOZ6HMc"
+    "iOAW4o6P3tyzpbkZEVlA/oSwVsR8H6L9AA1mF5ukIRrPjphEU2T6ga7KWayS5PMZGzPJuS4K84M09zLK2x8zMheBva1SX"
+    "3QKyeGaaROvecjSSOoUI6U7g+LI8NXiSsURIMg/hhOW/icSInzD+hKmksUE0Wre7r1CZ+9ie0OK9pUzfP9vI0kJCtJBJ3"
+    "yyfG20xqDi/pET+3shc0OLdHiMV9B6iWyFvCxlxw5pMp8WRCmFcqsBCMin3JsDxdUOp1g1Cy3CaunPfanD/X5yeb5KPem"
+    "9QK7yzLV2YRL6+a41M/gaawvkWln6WR/cPoz7bH6Gf7sNWZNIzY1p3tUv7ysX76OfBF4BQL53N+/+OpUmFjIYtdUydKmv"
+    "JIYE4FXSHxvStcyY1Rqo21nOjTSyC1NNBTz4YKDVC1H7NZCi+SlddIG5s0k0xoUy20CnpPwQGcv0LJxJGIVg5A5dsIg4l"
+    "uOmG3mS/A5YtA5MqM/jI4qwoiIMEIMTeMIgtFZjiw19f20HOl4HflwJZJRNFF5fhE0axrab9YVtYQPVlo/iIg4N15a5Pb"
+    "w7koAHUdZ2OiIzW+Kc4qtuAZbv4iK85Jkr9hRBMqweRShTFc32RTCrxtroT1g4N8dNAI1t3jDsE7JLCrWOZpIbh1WejVD"
+    "WDzMytYVcMaNWeIQ2lF9y8/YrSZ0XWzsjtacj7ypTwuntT6egz/KYZE5IJAPC+ngd+DGHECTmbmym5wO4HiYq8qSyJG95"
+    "DmvH3QHpNsp6YbpNDqhFRtVKj5DS+MI6cFIeO4rgvaKx5Zy8Wt9O0+q8GUux3RV9Xq8vCN66jnMXOxgBUljiI7J5dN5Gc"
+    "bAa8dT6q3c3t6mWuaJ6inAOPUA3ZHlyMWd6vGwb7A9Nc95Qytkxsoy4gQfDKco1m4XwOAC1hbSvrqJWYkCB+MlR8WjQX/"
+    "UD5Ju8eiANLtjVmNIPDwY8VVgvxp1uAaX+pNgrC/NLviDPBzsOQcvfsi35+bS+7liTM/8kQTVZ5Lfw+STDCTwPlM6jUc+"
+    "Wft3Twx1INCJhcrl8E45TAnbDOcCizbDzI6noRLH5m0ezheFK7wZEArT4PGigWG1LOMZxOxhyYIwnzDEV7zbjlo48TfaI"
+    "irZrQudMtoVmXJMYjfiWUWWwmxWhlmdmybXNWoEclzynNQ++vBTpEeDDS82WyrOuTUR5B5r8y34u5yzjhU+fFhVpOSw80"
+    "6d2PrO4df6qfCdRCWdw8e+v1P0MD3Y2cX00bQdhTiMY4coeOQV/lGEJKCsZBX1Nls9lGe5m81ERFwMT9RynuASLEVLkHm"
+    "AM/RyG4nP+TGdF4jDdPfifa6jdpLb2wTjO847VGii9BPuMbKUJtxn90zg/O6JMIDe7I5QByUzJ6EuG+a1nQ7mEW1eyyfs"
+    "1C+GMA6U0gaunFO5sfUrR7wiw3uktMwUiVSnH/scOTWn+cTvRV7DbKkPDyIFnBsgBVQnvLN6pdYN2F0h5epoPNXfG098j"
+    "pmaE6qk+tMut4uFzFDPy+VF4HROssNxL8xeV1g3wEdrojuRmo7EShlox2/T3nTUGGt32sMXkNmkxh+OfyWQK53MZ8gkgN"
+    "jEO2nS/IowKlGpFkbwNf2FRL6Q4gvOKr9uUKgxDTFkoqUa1i+Tx09JhoyVJTvQS+x8NktlbqEzRyIliBJMQByJHuzca31"
+    "xzWey8cSLYbrZokyUsX8nikO4SNquKTRxkpRUCK0wT1lrRda99ZCgOVP1MGpdYBmmDZWMkLBUJm2hmodFaKJHd5bD+oa0"
+    "neUIexSBtQoi5EG/aFoU7pGq5e7uuYc9CWNZHeEmwGxu7G1X48qeJjVRq+myCuZWIzftcmIqHC2WFDhuzthzNs5uvoc3C"
+    "GlPeNYKoecpAmsFjSJYN0aCL3xtT3cippFzkVp4CVP5BD6rhTqn231OhGlo2jvIFM6JcQxj8QbFl2Ukoi8XyPvAC9qN5J"
+    "doJlNnpvz8FKPRunXk3tU75SRQ631xkClOk9lkidQPD+7Pmf7qDmfL5ksQ5rITwswLNqAnFcaAcKVBzlRVLEoEJeaQ7Rs"
+    "GbDO/Np5JM0Mh45G7RkOOXNnxonFCi3wc8gh3d/WtngZ/6Cfdrq5/FFnnfKpl61CVTmfoCEWJepDj5FRUqoUrbp/LWLnK"
+    "ewWf5c6D6CTGbPpCc5+Od2cKXPfOF1us5Hp3Kw83doZKqOQbGUJiPx/P0IPOYEKdNzxkRjxkdlQOZ8RBqAIehvQ7GdZni"
+    "mklT1sV5AsZKDduf07sFlnGCVXANWYOq194M7GewS9jiyE922pIz0AC7rR/d0x6Mi7DSAaHoSUwbM/UlH9kwdRSbrAec1"
+    "z+ElO3BJRFJi5QuifmUyYITr8fettGcxymjwaHo71gYCzgq0zhfAuCT+xVkxQnCC/kcsqI",
+    "v1Rny/j1nGgLh+IVmqjipIq8gHlCzqNgMJ9aD2okLjMe1ARtuFUkYvtrzf1+hFb+76b7Z9mBt2er7atfmsHvY2d365gj6"
+    "qsRTN8B/oQ/ejEM42t1xqo+ceLoNECIOidpZGvpj1DKJEkjM4tTo6SBOv4Qm+RJpHKMJD40ELFDvXGcw+W5/hWt1+fz9b"
+    "SvDbiaTTnORlzC3J0KjjBOcmJdudN+1HazBpX32BV+KR0dlekLDY6E3FJMKCQZ6CHqMt5f5EIeKEc+32WNlZWwfJ8NzMa"
+    "mpEluxhZ+/GVu3XYcI7/ckPVWZpsXRwDanWC+sRvGdLemvrsxXxLnbMYZhb+K067JB72qdyJSQw+Rue24P5wynzXJNelp"
+    "VFbf6u1amlRF6qNPdIgPG4cnTmp96ad+I0cdpHNELl57JrlCMxEjuwI4DyVq94PsRFIt+RX3kbPK99+Qek1I+QN2qCcso"
+    "5ptNdJME0gb43TiuBOIgTPXlk3JyI4tKOzf7u5ya5HHrZGcsq29iCUY30kdUbsUNQ5DQ6xhTnNgxH+cPh2PdvoBt44DpU"
+    "b8udh0PnCXKtZppEpooTjUmLCNgVouxScNGOiQ/h/utwXISudWSYD0b4xzJg014TBHl9zoHYEaLozsHI0dm+4EiYc8kpu"
+    "FtWpdv+AN95MbKUx9x1lApt4YlVe17K/XgKi+07yoUz3tuUDa2dBL9S57yrvsvl6urF6ukZfrdNGlNp9xAnAahnPvs5j2"
+    "JQcqSJbpkYcqJMhIAmlwYKLdcRXjxtauGscX2I9LTDvDCrfifGldz7Hd6zX57HCqQggbyXPh1wXxfwLUYCPS6blROWltM"
+    "ixNvq4VOH3SgMAPYicboftz/XGkbwdM6R6fIdGlATks8s8kFM8BZY3TGeb11nEwb24/GSkuDbHj3d+MSSXNrxZ4pirthH"
+    "N/mFpglG32aoNoj7rTWkVIuqnqTrHFbFWAux8pNITVYlTamfO+pUZMJCOvNxqDcdww05FkjLR22jykLoPxUpmAat6C7uu"
+    "NR/nof2zUX/vzdgdJLgxAdNphuxNn03wW//zTt3CCI4adgdozy9kaSDSfI0JoiUgi/z5/8V3EX8ShNZ6wV6uNEf4PMmmS"
+    "rr1iF6RS8beCDAoau7wSS+XTtAiFGJEynV02dtjfv8smudIBg8T/EEWHw1hxfCjoFmDIkLPbWy/GqSJ2/XRGTS8Ot+T1X"
+    "0nC3TcZH+ZozlWSs1nQWkhtbX2NyFzwpVhE146V1CIS21EXJlabI/B+0AbU0gYQxij+hvRF62lszhiT/q9tmK2VJpDQIo"
+    "v9tsSt/nb91RcStvpfiUT0N8/QenuWX8nxd6d86hKPrYhxcGCzswgAx+EdX5PgO/qYN7uBK+4ADtdxz2/VzbpU/r/aE+I"
+    "sAW0UQstpDCRUst1WDBzYweAVBqi+8JBjBX8/EZv5XDcsGhq1c4+KZiOFjXM9gapN7svpdhB2HJ3eYu1vGb8l/NgPvd5D"
+    "/8GjXnwdT72cs5NK6gi/DHM5qLYqblYkcDFYRxqsZ/Ed7Eog08L7lRjDSvq5XiOkzZgUsV63twbMkNz833zE6guv5Jkot"
+    "8yEDPJVFf5zMFhct8ob5FDtLhPVav+QnCDvJNvdIhyW2SojJJ2Ji2T+TydiLK4thJgK1qqrIj+P2Ss2BBIQg/qBCMxXEc"
+    "6H5HwrONwUTqQ4j43PC4cL6ruc3aGUZE2nu1zOVpfmuJrb0thNHLtsdAOdgHdv3QU4/j9LCdvCiCAeB/QCA1DnHT3xxMC"
+    "pp+MiXLGW0idNJBiwcjIgClnBtj4gns35FCA3aKDHpUy66CizZcz26FpK8vzVRW8GZPP4F9bNIv7vkuS8ZxlSqlCtr5F5"
+    "zPuxdAH/x9K8ieOJa6jkHIcms4Mf87F4LlwXG957f8CvR1kWZfkHIugueGNBomUuxNwtP8MLdiyml2Olq3VLPKzyUB51S"
+    "uC3PRAIT7ry5PhCb1fw/0gKI/rKOXWIvOYcceJGYmQjpgAcYybfRuJ4ukGygLnkEPgdj3At0X5IVsOpAO0r649m/YgOyh"
+    "lR3H3QcVo8Yn+7u9x3UzCYjAqI6/qLdE3ckB/RIG22XExll/4vrfkPCZg6HKrVjenGV+dyuJbuXAdP/Ed7asE6YmE63Yk"
+    "fes70yCxuFjqM6rK6417FR2Xx8b/iTlL76+OUac6WQvOsj9AS3vEmuY7TnwBdt7eDIYlOV6gFex90SHF1ojuwux6jOmxP"
+    "bHSSmm6IXPYwZz4j/lHOg0oeiLe8flx12ovrzRgZ4nHcKkl1Uo00e/4qJDzGesLKMOOULwdPgqd7jtMXO9tngBmvvTerM"
+    "/lHoAgS0J8XF0Qw4HzNf3ES25Ski4KP6UZxhu06+CASxL2q9EFtX0ZlDGoTti/+/86+tL1tY1nz+/0VNMajA5hNWpSdxI"
+    "YE8fESZ7GdxYqzmIcjwSQkI6YAGgAtKRL/+9RbVd1okPK9Z+Z5EotoNIBeq2t9i05QhAmkTH14PJMRdQzG3Roh8VhMdgm"
+    "6Ut4LDZEcXXs/eHkMqDt92ng6u/c7c33PzsZAKkJFdtcpAXTRsDce7kb33ZbdfMyMou4q8kx9mX+6Nfe/Ho5M0eFerQIS"
+    "WNeDpDxMgn+vRrS7gvFo+JiIXu3CQHvFuA0WL9pocCDg1YdIoBsW/cTGQTvHRy+g5cdmO+GF126Sz4iBlL412mmQpzwp7"
+    "3vefSMX9yiRwsYLcfQiAPOIMYzz+4hrJJadYwn/gKH3YPgVYg/3zFdmtNvicK3uVYdJHt2r4tDdNXu75sGu+ZqoPv0aPa"
+    "Ir+v3Nnv/YYQL/kDYMcXF/9PDhbnRP/sXXPc/xtpr0+f4s2l/dmx1w87oe5d4G+4FYG6oVRf3hV/t83N4dIpTFnNJgnuL"
+    "APD2wI/dwd2dnJVUQ+2KIatKjQJ8+7T80df9x5Dls/VS2cfEQl8Db9gN27ZCLJIjOOetKOVvRSWRG90fDryLhWvyHBv5D"
+    "x5sP3frIrv/I9yT2B1FGDKNUdKnm9IfnLv77lwljCySee3mGmHY8xUDmxdkzppVMEZw722WcKw39c1DxwjNXruivAUJil"
+    "wbsyRwMAcL88qEmp/+NrtZrSQboPlhYpz+p8wMdpIUVrv1SAzxE5nvmB8kDuJjh5ZwqT+qsloD3GjbpUv+E1fDSVMOraA"
+    "3cD+QskYqcwB5NyIcSgEhsBtsdf5H7z9Il9XTj62LZ9IpMiV1jOp27w4nRVnXGLflAba1CVKN28J8rJJDU+uhJ7A8Eapj"
+    "FbePRwbmz77Wd29dBSRbyt++Zxi8Hi+Fl5JdcUcnVbb2puDD/ByO6N/4bS70wfoVFFC94yP1O3mnAS53V481WxdqqQ5op"
+    "eCFlKcOeLJswpCbRKrlkj2mfNkfirgOOm9VY/ItqXw2qzsCtlsT2629azLNsQdfvF6sq1u/Ym3wRc/JHb44Sv/mF5tluW"
+    "3jxIcuQ6OfwFwxBjjwZPM+09ey6ocXeVIuX2RXs8fD60Z/pouFfsmvZXMskI2fND4C8oF14np2mq0UDdBkvrL3cIPYCmd"
+    "y6XBBd17QNIOhwiy3HaQznmhblUcfVzNqyXMvYan7w6OZmdvDIIoxZzcld0D883edZ2YO9pHv2Lu7PtibLzJPVIMQH9DF"
+    "7494pUYpwbub903tbM9z2+BentrokBqertWrEMPKaRDoGfhh9HXeL9sYPd3fjEQ8Kl/95L6Vh0Yu/7qX7TDs56Pol9Fq1"
+    "LqfI/oBcVbV0th2wyHMtiSJar/n2OuXHcAwwALTPxjtWeWCZaDvaRON5oN3ZXBi37Lksu1",
+    "yG/0A9CNwZ+j+6/xDoCOtma+GAreTNxjKYG9F/sq1MOjSWJEg0+TIQUEah/V+k8N8TwyDKDgW7XQiarp8LpNQYHc6Bw1E"
+    "6Gjh96gKnNab689rMOVAPXKQDbPIQ3yTdn3DiC3f9PfO6+2JkyIUrbPqjh2ZFV3S2IJDm4f6sXx22sIeDR9Azu9qDajB6"
+    "GJlVfyF15JVcyb1ksOA6qTLijeWJkxP+uYC2RENLMVsz8yhaLy9NzytbSVnkgD2zRIGkeMRdn3fNCzZluejgjjCXmXfJ4"
+    "z1D65rm/Ti5lnT2j8xsVdWlWvEgr8bPS09Efu7jWx07xVxDvxdp4fxp6Y1DfiG890lIOqbv9K23wb13/T2mDD9CoD82qC"
+    "ySRmS+h26h4/0Z+UmtxRz1DyqVeGV67x0CBDYkiGNhD9q3br3h5cYbjofS7S7SipOYf6AO2CoReLuaGLe8+EhLnhZI4X2"
+    "p9vQZUmXr29cWt+FVA0QHDsdpX547yHHiDXzdSz1MqxltvR/g2ygNB8jcA+rvN/a7YdSh7j90PHQ80YQ/OvzsrLPiU+iR"
+    "CBIVRxD1XLeSNhhnkZ+T6O2MTIxFf9Dc2xt7+FiwhFpJK/Myf/XfDUaD+j4skOmCxOp3RHU8SeifLQ+BGk8Qq3gspBC5r"
+    "+S83FRMVZh8nXia2oH+fId7xCMuqdJc/P0aHXPMocSY0w+MHrsQMeCfq4nLbkUJ6J78noVWg6e642nrv9H6i+tYMbR9ep"
+    "A00u+dHRUPENJuV+sPMIHU0KSV3u/JQ4Mg5Dd2YIyET+zs/OFK0HfoWzEq+l4E0kOSJkmE3oY/3qqY110VnF2OBYZ6v6s"
+    "VLI2voEtV5adCN738Rcs/dBWAqhnUacNCdWVumWBXIcIK/k/HerpzRVnK3Y+17ddvXsOL5jOd4WwTKdd+V2pnI2bjnvvi"
+    "R+xclWNJZI3grgnel/7Okl2i9LvEg+y6vK2gqgvOvTthoOI2KdFnSYDI/VlglD9zVJq3JL0QRghIB7lvWrxI/pHesxVwM"
+    "MpIjM2+QgIznvnUFLgBEvl5XB2WHYCgC3jiLsZhx5R1BRcU74AgvjUO5yFSRZQwiWhTAblqvKsrdJ4E6nLc+UDM47FKiJ"
+    "0OncqXa3/mnGanyRU3/ZC1aBKwPvf1mm65XgswwGTw2AweTzc1Gu78EL9/lnDLNgJF4zrhwMVxsTJx9lI+vuV+jGEt1e0"
+    "714TJ9NISGpd0UEzy6QHnCIObU9pZ3VxpLJsyJtG9LOd6nw+WFBARdR8aBkNka/RF3Xg6gAT/biBfHe/FjyNv0NP+f3vX"
+    "v/c43ova7eBrBP7YopPotpAG7XuZKBHRUjWRppLhnaGfO3ew2IoD2YaDr25uikPdu32L37VBGrLOSaf0cXNI5MgqzQOG1"
+    "/jGki9WhENTJV2LO6SjNQE4/X9LBx6YbivuDhlRxGSb565DR5qk5p+woDmRvvX3zLFjq8+ztCaJm00LaaTFD+D9PBpNXX"
+    "/5NuCuI98UYQtupVEvtybI6cL2TKtespqwvVBPhvsPIyYkrPwMvt7dpYn6qTGqKgI7cYygDUYK17n6GuBZxJvucutEaer"
+    "5Vxf7pTt39st+UrQsui6Qkuc+Paj7Nmxn/ICEnEeR7Ox9X0/1Oiwj92GiU0EliDH+RtHbD+n2Q6B760t3duTG4dcbui/u"
+    "EVfZ6BKxBh461IYHibj3L+Abchl3tHDH6sPMijjxH17YqCpr0ebYkMvDRD6IeJPLA8tjwK1qgx8cDx4/jjtMIO2vhZ98j"
+    "+TdArur3sgvV4az6CBcjJGtPn4UjWexQsaqdydR2ioZPN5MkS20kDUWB3sSu5y2tK5K6I6c9QvO8cFLI9bxxL15Nnhkfx"
+    "ClYv+UFF7uiomSjJAgq/MGPBsr6yBP8h/L2prJnnkwbYGnadZkVM0IKWNWSXc3zXQ3mdP2mJLXySZbDUgESLVnOzunByk"
+    "J9KNvaGmc9leHdDF4dHNzepD3HyEZX0KF/iaYmVPu2VcdqtgU25rrYwP/Tyum5F0Fw/1SWnPv4X5pJxxWNOUQ+IBxcmO5"
+    "IeC4bpUi6dA4RA6xxumHicdfKb9ZurUzT1bKaPJtZjLdXQsNuJLR1fvj1+EcKH60NiQlDmOGb2BK+mD+p0RIEPWjrTusn"
+    "BuwuqdMgjY/Ru9DVmWBeRnaTqofuX3IJcRoudxFwuGirVOP2wunEp/nOnSQ5JGXu9Vb6it0ZxGmHXEvcu3zoIqMjMb01q"
+    "eFeXDPrfjwDJBdCdbX7LysrkzvIi2QMiAOZuUCEPlAX39Ng2tTorqF/XcW2qab7moBGub+PxC/Gjv2P9CF62iMtTdjjeb"
+    "OzossnPWDmOh3ZRfFqsVbjLy8RxtA4W+7YYxPqqq8eEVECkwZX7xhm9xoPcmg7mM3hcxq6L8lOr/MHFju39Da3NllRa71"
+    "P3CqkLpj1iFRCwonq7oaj+gI2IXLN+2IY2sk6Df3CmtjdnCNZcuYCU9GS8zZU5t79f2HYkXln8QBwKlUtAuZATfpmw3Q4"
+    "GtHfLkW5w//zvlA/JUR7dr1bPYb58K88bBpmMyLsNt0srfU3YwgHaO9EuCFnJnJDyDdThPwIQxEmQV1U/peYsF3TVUusj"
+    "hIl0ta5uwlwNBcnjOOl+GG2BXN79iDNq2H3TLsYYo5SRufqD3wkpwHR4ZC7mTpnMtEOTsMaHt3TbfH5lpaR2KR0ryYyDi"
+    "2NBJm36LhEUsviT2YYMYj3zz6PgI+0hauxT+KE1XwbjuOzO9Q71yzZjC2WVXtyTqm2b6b4UiOOHYm5hUpCvK/Gw6hf1uu"
+    "7fCWyZ/hyWuSZMVl4LlL7IuMHOJldSJJGFS71J4tWtAffW3+ItHepYoorTZMKxy2j3TqYYGBWGrt9qDU55x8EdpIJs1oQ"
+    "H/o32tG44tXa3R0JkpPJkviKsvrECIIB7B1b9yRO1afolkZGCRStKGrBfvdBiYNQeq/evbC5t1ie757v+gF7iw8Dpu2on"
+    "3oqT7Ue581F1lW9FwELnNvHgW2non8JB0soy5qnGaPqMb65qfPcF+Iqiz8M1snd3X2gEznE2Tg+dlqOpIttMOY87G01yb"
+    "gX0jMUucF7Rt2J9n0mozWJ/2w68t5YngZdQrpJQwKgHSFNe/AiypvmqxANqoofhlugyqZwJYErG1UEPG/Mk54gbZzg92x"
+    "SSvLHZhrTvWHnJ1ILMqpMXHu8vScRDzBS5tJAqGKRA1lqV0RoXtkLrJkb8/8mCWPzNPkus7k6MJZwNiFSHrPStoffSXtp"
+    "63Y4U5kSoYwEw6waSOeLrKtmExUkrBMRdq1UZm1YyVcCfy+OeQDBqL9qO73TdFPfsz2gZ+TANUnucqss0EzkZfTjf6PmR"
+    "8y/qOvXX7KCXUkAls8P5mQBeDP2e/G6TvclkZI/7KeNPJ64ynh7w1J+CRGFQeatcX8Vi73BUBBIJvoUVP2L7LBFZRn8hI"
+    "PZZcHqNgSTxl7AVV5OPD5dDrA+AnfzKAMfyKEEHodrwbEPDufrGN6x5Xg3Dxp70yhii029NtqF6LFcds91ia2qtsfEQeO"
+    "DqH279IQBJb6JpzfO+HDjZtnp7kW5AVnMs77o4NmYzWMXcGEbutyiGVocOZWB0mNwDwuPyQ5tKNjXyRPdWikAg2Qmdmya"
+    "jCi6/2ujC+CyuEFu/w64VP5cuGBF4MfM9gVn+p4jSJnfAyfWmF0HEizwVfTL2LI+jawcH9DTF2ZpyrbQkD9J7zI+o/Ngv"
+    "6f9R93Ne9/ltuiyFNAOTNXxHBddEasOJgR+3isWKSThv9OVlPgaot+mWj6d40Na5X1sZpq",
+    "5BfH6kRjcTSJnXa6GXKMFl6jKtCPELIROyZ8GXRZti1T6JkXiRfpPmPN5/WCU4e0Y75g3NRV5Qv7kOkKEhQvzFU22Ivsi"
+    "yS0Yr86SF2406SaHrD/TOTCZz1NcGnaaji1RRvsCY9SJeNwDFQQUR0L63SwOkxG9NYw6qiB8rDq6CVW1FD3RXoIY0CyMb"
+    "fb4CV7XzvFhNO0YLSrqRdnh5qDRzDyPSSqdsXrq+r3N6O55z4Y/AqKUzRnnzPJyigCX5IVD30aPbqYj+lvvx+H6Mciub6"
+    "M5+YiHhmpHX9eg3lw03iXrUB9uFn1RwBNmPkyxLst9dNTonvecBd2uCPGvqAl/aAF1eDRLmS0cV/UgA+i/U3VG0bJV4Dt"
+    "OeUcD3iJES48kjwd1HRweWj4pdnDBHxRjVYXXeb+KftV6pFQJk2/PRRamm6YntdKz2EGEUo+GLF1/uACkXkHNXebCNLBL"
+    "gSX2hJmmlKlTIORo/0fAc6iw14bVqkUsnuAY6O/aE87Li4/8EoZnoDXdj49SOQVNHPjnI5xzzGh6Yb8IdYaPtim9i13cO"
+    "7NNCJU0kZkD2hQPiJnEgd10rB8DJvJN64tk0kwX1UqlLDtrxkHaYM03fQlUSacZd1XR2CkNHQcOSX1J1emDjsTJb0aH0U"
+    "mDHiw5zRMdB/ffziNvFoSGxeYl43c6j+Xv3S6ebWYPc0LTr/EmkZ51VfdV2VEWTLTS08bAEm/lgp9SNJ9ZJ1uJl9PowgJ"
+    "FLknbZflQe3w3wL1w9Y9rszgyH/rMGiZHAIuSZtlduheM3k0RWOI3C6RPOQsREk03YqYaaf3ovnyUpYznyX52p38ScZBG"
+    "W2Gjx4kYV7CX3LMLASTRCO8Zck64VyLWUTHsi/Zz4Nldb01aFVaJr33FTxBjN7qe7fa/Ut1eBFG9x6QZO92i8epwa+PNx"
+    "bvQephu02B9+ht2oo23sD6LYMtrAbEif2YcVhK4R13MtW/MOaNqoCBlyJpZQA046tW1v9gt8HYVtuuCAMPK7FV93aaOLi"
+    "NpFDbjN8Gw5/3Mxd1OO6nOq/7zZBDotk1i38lCAbXGHeBA+cjRkG2LQqZhfgRolFMB/ZnOYU3JlZLMUVrB3JR8gWMK/yR"
+    "lm2zL7JPpMXHpIxaIKqnPgc6lnptmTzQB9Oh73UZmAu/eYeJdWm+aGxHJ//QiIOJJjJKG+bOrjdYH+rbBstAp7/RAOyRc"
+    "c0h/1ks9PsOMZEFaDaJ8sqidxjJsj3E3GGpGZwtx1NM3S/QbP+CGrtfHiau4s7OBWBROs3/dQPzzanMho/i4eirjj7Oae"
+    "8CuHQNmtbzq1vljZhRlsDe2a7yLXwIg+iv0lfQDUbx6La6qgGkdg9GX/rcW7isdiY/okn5cv3nyNN3yxOj/9kROEu7dE+"
+    "PdJrZpz71q6f7T62bmAL6qw5wbP1sOeVSMaYd/dSAu7llQ8YgkZ5BIN10QtZ9KSrAYlMj+v+v3vstP+fwBFYdcnA9iBRU"
+    "AgVyHFjUU6RnG/Z4OnsX6eJjLVEzgmbTlPJjGJj5+0WbINALR97YHmAnK9hhhHzTD9B/vUROAsMl/e0b0XpLd/jU0x3KM"
+    "MW1AWGMP5Xw/vR1D9tawy4l0Q3ntzX+yK6nG+rDp63qz1N6pe4CGEBKjo1Q4/i7NSyWZTeQRQXFWgR/iWr5vUGf2E04vr"
+    "NrREGZpap9rDPWPv5KUkW6tHpL2jS0PvE7sp9bAHCwPQiSxbo96CyODiLHxwFIrk7lxyxb1r28qXtAI+h5sLf7rMBldVQ"
+    "PXIVWRVhVg4S6p3kz5IVeJUhOyrw/8hlbrRkviKeauOKO/jDVf5JkViurvcFGi9pacXCaLpAJVZwogzfZvIf87gb/Ql2o"
+    "Sd4di+saMeJMsm5eHWDnb4oUNi/CzbSsJJilovkSzaaqzzb2yrpXImk87nRVDcayZkhHizTqJ77iLG2Sayhp4glgPEwmM"
+    "T6ssdt7pBkjLZbl5DUxrcRic+rxePJ9w5eCojx5PhVI5MmZvKUD9qRp4pAZyxAbWFG1y2y6Nr9myd7urqnTBJ6BqcW1WQ"
+    "xpLhcpJ4XOkFeoWJ1nVT5DKnPaFC6Gezvx4bhAcidOHMp14mzQeEAht0TrWKzdjPmjGWdXh0UWQfVpQtczh+U34zxMsIs"
+    "qPJe1W1rEATPXn6s2lis8RRrlcB6N8XOAX3E9Pq/DuTmNYvqLzBac3fqOJbEuNFdZnNzLrj5lIHubxj05vDMbrpau3hBO"
+    "yBWzvg4DZB8oIAKSZq1+1NKF/BoOhzOBXm7BZAVOYRXd8lbXrcrL8J1uAxUpLp74x6dQYSIQWODpOB3JWP8CBaYUdCHql"
+    "UB54Q/KUxIFLYxXSnVE/43uL4naQ5HFph18aAYa2MydaaENa+eE8OOgoS1b2O1arc1i/Bx4gpwtC29D4ESLqwXvpKLc2Z"
+    "ltpj5CMVsAcNYVjB3AyFgMoCE0dkkVaSWCjUmG37SigNY0o73o3mg46gdVds6vAmGgnm5/rUB6Rnp0VVPjQY8l6xK2D9W"
+    "Hk2S41UC+G3CujNuyM8ltU9yvNffVPc4x+b+hqffyZLzJ7JRmSaau5EfmhZll5tO0TfTm0oTxqB5JGpUXht4cz7K1+dR6"
+    "kBwlh0dDEG9w5GyEeYEStOFFK696BUBU2G/XU8tL85t0DI7cLEtaSpL3nLM5Ai51lLLhqpDMbpxzDMHuMyQ/GEXteXrNQ"
+    "E6NYRfU+NfMYOmrW3fJgPdGukKnzdoHVAX6cXkKttgaxxg0kF1b6ubmZkJL7HqNXXvk+Qwvw2pyNORxm3Ie3VkSygCLrc"
+    "xbykeY2DEtXmmNjjUKd3ZoZ8kYTBH327kK6VWKFSFv8O7uyt0XcETxPzvLJCsbT/gn8wdKZ/TDH/+XRNtfbmwv+Fj+kY2"
+    "PcBJ/4o+9CD8BRiiyqF5CYP3FwFMoMild0+oCvq7hFUD0Eii+REwxEu/L+VUAlSAuTktYlcwFLspVs1zh6krX6JEM3Qca"
+    "OlH/wtBGs/VnqEPN/MAiC4+idnC7dIIPq4DhHyLzBEwF40IQN6FZz69L8VLuJ79m974yfzOX9pOL0vs96fayO0zmZyyC8"
+    "Cemr0cIPOIAryPzO7eftkT4gqnfzc0LHgiqpAL6yX+dIFPIKxjGJNM7fZa3y5GHNl7qx/2g67+dkehI8GNqBMMonMKLhE"
+    "HqHPUvAAF2x77m5uZnKmEk1TtHNzffAVybZW8UgmJkyQvnq6IDo1kc6D0pzoUiQ0An1f1EVZUf+SNLPiFNrP0MDI8A6+h"
+    "xGrTev+5en7memIckTP7rJLZV2NR95NA2zmhq+RCAtWp9Ymh1fuIcJ/qppk5OYNN8mY0dIf7kmhp/AtckxvM0Wt+9/iNb"
+    "n+x/TyfzZjwNbRBqNhswm4rN2M18KHnYaHAXwCSJLd+0NvDLoUXaCSCZhH9kNzefDlJQQGWwfs1oaJvafDqs6awLWIhhj"
+    "peEqYWKOGCliTf+YjpSKG7Mk43oebXLfzpItKs4N0B1MS8F5+CMAKjymQYM9NHdW+h8r+hsXBDjWDEVoy+swuA34H/T2U"
+    "HV3oYv6C8v0T7Glh9DqmeMjq/pwWYzLyLaNaCiyQsvTRQzF3R9NL4jd3Uz3rHbhU4SrXQkUIp1QvwbaMT7q5sbphRGnoR"
+    "OithucelUZQ6OKpCvjD9xNfk0vY3rx+sDfcs4oC00yzjgig7c1P2OYn5cssLf+gaa7b+dz82zDNQpL0CcjKbQlIzZgWEI"
+    "IU1MELzgCd0UjqWUMbPYgsIvipX2yBpIninr06UIdl0TaeLmgFUuVDgcvi8vb5PSq+xsW0",
+    "CXL3OyTV6JsuA/sHpXdwDtiSuQaLuwmNrJsvrs5Bchm084CZ0lPBZSh7nPv+0BnNV6yMuLmFoz3hWGF4i3SOqqzBmtKei"
+    "/kELkzijO6u6qiZw/iNtmj8ZdeepZZi6UmTz3lc5pui0dtN3NbO4N4ncrZo4i8Y5CopYCxNL+ojV6Z9emGQX2spjNPZNh"
+    "jpOFXT0e6bGSjsNUV1gIuYO9XolCsuI+TJMO4eGv3Ep5XAuYPue3Lfnskh6Ze5LunTsp1/WpVTqW5n0bxLada3tmBk15d"
+    "rbI7Jpx73MycWctoUWwUaxbD7jhp1VWXR2xrgMS3pBTa5Ziyn72IV/MI0RTcgrbXCAtgcmuu6uNj5pkRuYcYPxnYTFpgN"
+    "w4NZ84ji+0cFsTon7IEgBk9ppqFFMzeWXeTJPJJxoT5RwNfrMkC5tNmSHCD2IqCZzmiK7A+PPFsk4mwRFQLu3HBYpTETJ"
+    "tRcPSTezdY+89iBqxgGQqJhLVcPiaxCZOvs/M84baJnB0iqomMIlU9RmnNxdkt+C3FHTqSDIeZeaaX57pextOCDgh9nLt"
+    "cwOZlxLaCTvqkhBCM/GGDW5IyYwGA/FHxv24aQde2X9o477VTHEbiePqjSRxGi7NoFLtweqBqlPFpc0xMUmn0eAt4CCTw"
+    "2qSTyNGMXzSYqixnh7YbbRRaFpTmtZJATs3CZhpIsxfHVvIkizsADTTU5OJHTWdQgCjing2FtoX16IovRY5DxN6yknIUJ"
+    "Hv6EzKa2TI3U2ax1dh8H22mJse82Z1zqlIkXCIThtaJu52dtnelrBT6mgYPIehsPuwaF0CY42IAY8V1X8DzdeKc7/qAuZ"
+    "XpJ/Perbq1rN0U6udS87TzQoo1grp5a0VqJj78Ytvh7SedngQWl40s/tHG21b2NxWyWtdenl7Ffn8hAaKXUM7N3U2PzPI"
+    "neivJsEbNcraQZJaaqptq3V2do3dW+vOPsqmU3PtAaxDyQohsbO6HNhnLemlxlvLIL5lcsG9YI3hkIw5DaQIMLqcGDkPi"
+    "tl2SStkpCQCwpImuvEs1OEIWoc6zNArWUAOBxLykRI3Q0e2KNV0JtsppGX1VA3RziJ97apPgl8WaSFLQkio0dSWdB6wDj"
+    "tqB/V3HAjFzF/Fm5XHuPqs9fRwvmbIZPpcO/Dorg67dqsdMgEurhm4GO4fGeDUA8AGw5cy7TFBPYYGsDt413hR7A+P9Js"
+    "eFrjMjVEgakT/GQFEbGfkTDD6QFxe2Gzw3kI642SavJSGlhpHAlPY9D4WCP4OlIR3zgdeStRJnA0Y81lneQoW8Maho+Vs"
+    "h5sKDK/0l5vc4tEiGwz8JjixmGovxtT8Zyib995fuS9VKS9/QMJN2jXm0c5SIDoOR2P3ux9YL+SAp6VEzliblcpcW3IKD"
+    "GE8M7XJ6s5gmvKEGyGmr1oSeazr7ZZFTPtXFFyqBzNKkqsGDX+2Ol8t0kbJqVdhtZxurH/3DTei3APLUY6YPdr7+qE6SL"
+    "wOaz834Jp3zxMsqNpuvM7ueaV3ZblJBfdJVwu4pgwwZkta+pM32Rf3AcNIy5qJxKkzXtDByxQ6Dp5eWXd6OMlj+oPtrSI"
+    "LkPeKLGvZIxN/k/hzMTXS2dj11XWPHpIEp+kXOjw1L4j60aPI3k1P4qp9CoVzTe1tH5D9pzltfZL4P4BNy+b8KT3Puhuz"
+    "bhNJOpxi6jLUlUx9DNFWmrGnMj+W3OEYv5XiUiEQbFAE4S/QZemxGymxoLRA3iAlfFbM+K1Vdlpz1V9gF+ocUx+ZdCwZF"
+    "VEzVU6JSSRWFN86kgZjSdtfR9I04u+zlPOb6w+UE3VaMBHtfKAenqI08g9CuI7D+X6r6vuyKvyawCztkoOlSM6cc/zmZh"
+    "m6EjoPeUYRYQSDH4nrbPjTwaPN1NJ6ncWepb+y2nUWytP44xfnG/pYWfin7cLXceV98qFZc1xFu36c1Xu5iWfOPvTHGIi"
+    "IHSyCV+yWLq71UNbwGMV6WPbqJl8seszKweeuq5jZLx3EXpF+TrYkoQ97G7Aj8CsEsExermp9x1H+fkEj2alWj0/082wW"
+    "vaBl1XP7TZuKZvbuXtdr3vjUKvas59kY9v7AY3ktl1zhtvlBDTyU0nlzhr6fD0/i4KdS3n2RUu+zxvTqEvfqjD8CW+17r"
+    "23dDwcuUqQ76iZPujkzUz28SCa4DPOxXsZpCze/SPLxZdgW2DiyDVsFzNhlEa6itVlFEYOc0rdT1lW09p+MRfwJ7bAnTf"
+    "g9vZ3+PG/4z217PrqFPtxyPPkslW6pLdpebOh0OqueFy/1Kd/ZWfEIjK81Q8NKJUha2nCgpe1hoxH7SxqvmY7XbHhWlat"
+    "lbfdHuDKn0JKl9GNheNu4Y4K4I6MWeiwI7as9LH5y4ZB8UFxLnsB0bSpzza2N7UAoN6U9ZuK9Nuf0aPox295/LRW3VSQz"
+    "Djbf8pZ7PG+CjgdTi2VYwLmz7LjJHLk7yh6lSQaJlyabJva1vJZeA50Sjv8rQInVLqN9rmf7psB1+/HQXXplKIwdNWk3Z"
+    "iaLBmO7Dqir1uGR66Ggl2LkzJeY/C8fA1BrsFQUhcEL6FdwluLvcWG1Hvb2q5TvwgeDbzpCbAfbc2coYPlMl6yiYc8E0Y"
+    "Wzrr2I1mwwETJ0ns6zHtyeLhA1azrER9bPEP4ItHDklNpeEXbO9T4WAs5DrEN/w4Kb1YMg0um89QD8kpT0/7Z9tySilje"
+    "TZt52XtU2z7TuoZ+LXkmUsuq5Z3TrICO0QlDo7uESOd7WvIHSGb/rdgbI3ow2R+TJTOlOgMYGXx6N71lV4S/mLQGRufLz"
+    "nNcM/42UqVmxHw04Gv7VDo1tlh0b+UjnKG9bTnSnYBeo8nN2m+TL5bZfL6rynLnE8lw5sJKVDdKm16j6P+5W3tbLXGvyj"
+    "7Zqj0vm9tb8uH2w3Sf4jLDV+h5/CUBktJFyXd2US+5JffE35JPGqjS4S8+8AG87fa1k1O3I5jplYUKCfa29LlNTHWQwNT"
+    "XYlxTCcxYOrJ8hDSFRRJGo6I5tILhoxm09FY+yhsTIl+Fm+YCYg0AWvFtqnvJAE24M3oZbDUWLlswF+y0qbmlRJFLqM6d"
+    "+ItJ1vvTWYBvIqbODUV4tZYfb5Ey36FnkDq83Gt/f1Nk9yOfBrcIeF74QiUYlmy2xj1vsy0W6zV6ozCP3RQJqO6Atcc13"
+    "j4MqFIV1jXLa1CF/PdrZufMFNQDYc6lD0j+N3lbD4YDqNcsTxejOtNUtn9W3J2GddMT2jnzt5MWuDGw/3BH7OFOiSx8hx"
+    "tAKza+Gkg9c8mtHh7suTboKw9e2iXEQSp1gbTM2V1hEpm1g3H3bOopuTXrkjyQL6tM2Ec6vaBG4sX3JOwssZUkxuzDMfy"
+    "4k1ZPUAv2jFUuNs6mfeMZjiP6SMkPydUP9wEazyi8r2O2nzW5u7VZoZYtLOt1Mq1pGWxH8yK+UVPgKL4wZaMAMqWzUPSc"
+    "avw1x28AlzqW4cfy759piF55b2ZF5G5asze8koBlZWJfdzeb92diMxG19salJqhDMufem+6mphqtlkvcTqXBLztcq7fqh"
+    "Uz9J5G3gmJJDFZY7VVjEvvU8CDmWV+5/igRYbzHH3WXbzdiqpj5OyhsJlO9fCOJwtiBNGOoXRkhinXM6qA0PfRpZmEQAb"
+    "MtWLCQfhD18wotPykfM1Hoo8g5GRK0x8Ewi2pBz+MclCTn3y46urR/a/IeHDxDJ1MKh+zZ99RO38cnA2XeqsYO9ceYryu"
+    "I3WTi5lckQPeOmJua8nK8WcIvwLtrUO8N7/75/H9l2+kF/9xJpkGvFI8UpoPbM0desrP+C",
+    "1nCblTm2JsBbyfh/o6rTw4+369Sg25ZGczpoRp/pc2iAr6nzA19JnJyoTWva2pw3zfqMxI1lUUpuKGsyw5OQThjDOEzpz"
+    "5j/hXqS5gwbAZmDov5LLjZlhImkT1kqUbSp+8bOCBmf/NdJ3yYAbIn7bMvLs7FEmLNGSwBECaLVol22mZtoXRTdRcGGzv"
+    "+UG99ka5yltnDaItbK8JC31tgu/2WhApz78F/hdsoi2YreiQHGDSkWeLAk6T2UeS1/QuuNt5dYXN1+6iHnUM9PU3i6EWA"
+    "Bnle0ekQ5WHxheUii1tidoAO70rPXjjIsnUQxcPe0rnWC0O2nSk/lGmkkf+ZdA5wJ+RF9WcP5HygzUYvN1bCx+LPC3ZNZ"
+    "CbGmnKI1c4pWO0u2RZYXKw93x55o+Tws4UHOgmVXfgy2kq1VxWZw6DKd5c2VmbDxeJpw4DgdURzMlNGkDFeFSh4I5MJsf"
+    "sS++wikuWxxatO5j1tc1/Zwi6WOpkvtUv8LSbTEhib2xqBRuJDUmkT1z7xrycHtnaIX/vm5G3ku4MDSmypFvzBXU075x+"
+    "N9oY76VzAXxnfuXHggbhfJ4YUKlRo4B4zK5PBK2W57ExiXbm1/A89UnPtS8A1cL91rzIoHiAYtPTujVtpBSomFr/yKcVt"
+    "pfwaPXHU+l0af3L22uqrBN2uViDFiJ9qbmTgWB2dVdhW4gJJTgI8Jk2Z2jYfmuSt+OadbHwryosf1aW3Lm0+7bzarw9PN"
+    "Z2zD7SOrweZDuqhaL0xejbppFSgawEyL0zg1oiaToH8b+w4A3JnkgYGfKy4LBOq8Jz60dsR0vt2feUUHSsWAZo8hoRayI"
+    "6Wh841mft5+vv2KfejzxkObY+E2iX2g1Ac+wHVz+wnsLlu10KpcRjVvH5qa2V+qrN2hfnifjUubAvcdpyLCfrS7W506YW"
+    "/YAF9uWZeNCPkWerjK6qz6jK1WJO84dqGkdZ8pWN3Cc91eyKLGMvP9wEtTG2V8XeQLPCLzZDIJlmVJnE4Na4moSugQnvq"
+    "wW8S6kdhCLLJ6qkkyPnMtTnr5+dmGV9VEPNnROBfWy8SVObvXtpERsyj5VuQvVUDsbzT1eL+bm6AoBXQLm2xDPtCPKdAi"
+    "1zpIdm9uFs7FmaeVTq10E2WWCEgdKvCTeK/TjleMyRgBSZlr7voEK4h2uEYvSL4mvXs/tcEKxrYgRTIdL/bifXlJh9O8v"
+    "EgCeAsjpNpqKWd0PtguTRZmNqVO5S24BrUvOx8G/YXfRtu8GTdsf9VpVYsnfB8JfFzbZgeAaHTfXbmsQV7IzGqDE3BL5L"
+    "YFGdifiGyDwelDWTd20/Nj3rqStatX7RpD4kJZY5sMgm4Jhc5aZGcc27+xvAoH4GWnMlK4LcnGqGNWqN9ogRMNATaF6pW"
+    "UMzByHWnFyPycOUWnLNW6dRsz6bSLG0az438z5cdLODr6cN2pl/3H341taBXLEuOTH4gxEYg5sBPIig1bHgcOag62UOs6"
+    "4brVXis5wjNVNjyJXQDwOaZ9HoyD1/yjB1A5+cKSmB3iomcfspg/JVkJe6xZ7+VN7z3t+N7Fh6zARUEiRe3QGOsSZaIYZ"
+    "ZMcbVRpE6IffwPundJAFjY/5JsGO/Yvcca22meJCoSUlRxB0XT0KtUd5OaGho3n5AzUDkwqn8/Hy6qcIRSydroWWsL5HC"
+    "uYRPCclu0Z/ZBZfo1wFzvNHbIXeRiP+6UDyirkDKGFP0N4vABuoi/pgobiQm2VNNtBv/TxC5x3LW3e13b+o3Uv6ck1SBT"
+    "n3suyXl/LmL1b97qfOum3RzKxoSe2sj2l171bj97eiYCNdthJBHHBWWS0x4R30LlJEllf0aX9UnC6/mFrNy1MCDrybdSU"
+    "HS0sKhgW3BrQmvz+NtuAfcFA2VaO0vloJ/aW90o5v8VVahUF45NeePc69R12Ih4GvNSew7zs51G3rZtkrAe/ePnOxnM8G"
+    "mJL4JbSTjouapJzs8ftK+v0fAm3Jc636OrQo+kZzABh3g9dGmFGGi28NvO8BcPA0zWE/55HvXCcTF6+/u63X76djvPx0+"
+    "j+mQnujv59+WTX14h82NAtcePNxjYLc1NFUKpVNA6TnHZFxRgwFfyNt+4+53JJjgAlBfRC8us4q6qyigYOMk3Xxss6nAg"
+    "qDHBeHKIZzRRWsOkR2VgtEVOCpZyqjY5nCq1w9adIhe35aCDqGiQHM2ZNwI1z50Bl+DlyFc39CdW0OD8amDNVZG+GnjMd"
+    "37Gq30YEHSm0GmfVSKOI1nT+DzjOhibHq5pW2IN8KsLygvtqE+renJXLK9wUowzfbQEY+Vtns+NqVdTcGyIEizQ/l+/hh"
+    "r3W9Sy64VMSXeGMwbHXPuBO50ZgLrMvPcNoPcMPeXNcEeH1XyF7Icc4XmZ+namMhgxyD5k9uH8pACWqKxmfGeJEczbNtO"
+    "tztsH2cqhdmhymYAIF3sHpGFqdrgsdWS7KhlmCRk/n1Kgi0am8N9m76uYmZe7pOUzm6gBy0tqPF11AgpyWaJs1/H4NZso"
+    "8iMBPxbtmsWYgQhfP8XA82W2jOw5H7vdgNI1F8S0IMdMuszN8n0LS+SJTnQkCsdNr2RHiXtMF9SslDhpxZyhfn3TcFDlC"
+    "P0De6sLGv6SXec0DV9pXOO6lmaSIw+wyL+fpLQYUNkHpEsJGqCNP77YMS2sWhniHS8aWAeIIf5PqTFzpwQg4KLfkltyzN"
+    "RBDJO+bsh68M5qqNpC8POUgjZh58JAwa0TplAcJoCXcjAgopjMThCUdiLuxB/APiB0l4rSyxLSBnNK7BlWJLV82VwEWVb"
+    "q25Mt/uj+iITyZOjabFjsrfK3XEe0QDBugMtqRXnZG+n07wov8NIPJFRAeSSg5X2gIEZ0AQCFigtyikg9JdWHc1FlxUof"
+    "Bwe4QSLArBDsd02qGcT9Y4DRuPqRFj0p659Ago6pXEbXoSfRz1HP3d703oYbc37UV8KuP15fFGceToYBZVS3pEIOzTtdZ"
+    "VWbqzhDAAcQH2UW++qrJZ4CZSSu4xQTwYhtYp72sDRdDjFgmcUofHiC2XjhAXfY2YlLIRCZpDKBz5R+RZjUjrv7jLWo2s"
+    "CkkN3FmeNELrs4Do/w+FaFbduMJuEZgeEMZnmwOne92UNSL72HHPQETzegjSl8ZhxbOsCoRCCA6Lz52gRRmVuFqbSmWHQ"
+    "rx9+61eHvDjEL8KrTS6v4NlfLwZEtpebUhExaOvAKjrmjVHMLVsnbSK2Xe1tm9OIOSxU4IsVfvl6p1aj1m2MwuTrEbPt0"
+    "QF0V0Ez9tvuZJgkafZxsy5yumm52HuNKm7cX3pgE4APsXFFszLGEFYphpPREKPSTwwbfiWWJ9t1H09IoFAq/UOm0XMI0U"
+    "0RbwP0m8tOoLlmC5dwjA47FhJ3Ed0KDrDbE1/tx/dX9pK74DsJK6xjqLvXWDt+Ei1oYtUbfSSmdklT7GOg7qpScRT+XNz"
+    "VnKyIHqpPc8a9JcDE0ee+YMHe/TZCKhKscepk5gPB8I4kJSd9DQOmArClMq/EUfhaEMThcwHaDgrCovEGMfKMgOypyHmG"
+    "l/Tqd+5u8O0WHrEq0Zs5c9APGx1iYaQWe7cYx40OsFEgRIB8wYsmK/iZxD3gk0xeLWehL1H8YPkMHi8MG47NsjKEa2ZeJ"
+    "4Jux9h3dhOxq81pdF2aPNqXAX/YLRWQ8bphY/6NdQ3F84pIcqSceTpo2Aj8xz+BJqlIqoPIgTiyfTFukSj9ChWhn7XBoJ"
+    "0+KVIK8XtCfGOvprRIiz0UWubt53ViJr1jtlS9WJ4nTj/Hudnb8i6VZ1GoByoTkxe7scf7",
+    "IqNPqE+LW8IVkGKoMeVZrns0aOEbrmueCVZif4pJ3dC55d7WLXb1f8JOzb4GDiRdVfbt62djRHBM/A/wJF0sDeiHggRvs"
+    "gkg2XCntdzufBWC4BQVEmbd6REQzDb5dLa0zt21sj0Wc01q/+XBwB6KR/DrDYj6lg2LB6E+NkN3FkFHQo133sYQ8xgPpZ"
+    "mDuFUQyNAPGU4AE/wwbbYp5CnGPfVV4OqaEPE4tT0iMYcTDOel8EtbvX9gF1RBgrhmenEEfLyXQaw20lpu2MgcHZJsoA6"
+    "KLYS/vu9WkhQx/RSTS1C+cytSp1tpIcW9NHG7Svd+LNGnS4NskIuZqSh+2yuLshFiMJr5E5pdacVem5ebQbMR5rM1wtwU"
+    "dBZAerL0MMXpDoHw6H47RpB9rDBXpONzGFNSQlv3Y0KO6Psq/jn9KfaKLPQgVg5HsAlbi5yesXeUG7KUQODtBAvIsuaMH"
+    "8cPSzOhP4TNByePGhpB3NMBDvsbUZJwLvTquzFWS7mnbVbsSiHZRgOztQirFMQX8Nr+aybgBWQbdYgeWXcQU+QfU9QIUQ"
+    "7/2gn7YU8TchiK2u4t/Df8/vvbt78+7ufbrz9rdn0M86kTKAcM5qEc47qDsONIDuWdoQsM3fuwf6sA06odvEyTF5R4A53"
+    "oIQFDOr77llnQBomk+77o9sxHCZ1/zUEayp1gy2C5fBlm7zVNTn7Eiy4pD3ZMvtcMzkiYiw9YJZYNpmnnZZA9sXcnCv+X"
+    "bEGZwtWNDrtJNygle2yZ3CUpTnaVFfZJVIfDlMD97tuRzV3AtiXM9TCOye5VPVMVYP77+qoqZcMpu+1TPO/ktzdLaqMkl"
+    "5IVwXs9Ad5tm8dByq08GIbgaaOuIqxsxx1MSszqEGXS0dDwIl/fhtO6wyT6ouatkZRPdZFP0JVlYGhD/VQ39I5xxHQgcN"
+    "uOG0UCsv+2hS5XJn54SV4roYhK8+p33BBxIY7BL4LksbaCdKMLC5J5ImAir2RXnBCpFGnsRTnepEG7+AorLfk2FofX1gE"
+    "eBlpWO5EcTmRtQqpESdFSi2stxTHZaYxmh1xqIiQOzEB+jVQIut4nnYgzsUxI0FXcuH+CiwJay1Zid6ZvaUgvbolKo13w"
+    "2WZ2s0gEJuxcYEHstXz49/efPtq5+fPE8W+Xv70mWVLcoUUDYGby1Yq9QTTfKSuNVeepbmPGUMxEifUV7zoqw+mp6iRKN"
+    "gkc1J1Oyx6QGo5leI7om6+YqebJEHPhJAHSTlCNEEdvKtShhPQAXep3bG2AeqREiHo0LP5ZpNmnlLHo+FPHZ2LLSjZ6L8"
+    "xrBFrGiT3wCkdjeYJZ2aunOWoLKyU1K5c9BMRXt+Uegh7KnylLhaLTdWv4WmfN15BipY/xotYN7vmI7Z9ws+g++MGERbO"
+    "cLy9BRYinCTF7jy46ZKZ8StnG0/otHqbBPtsR59ahB8zWPeqc5eRwWPjtzlpxq3SunB1JE14i8AZGPExJQt4QzkacSA9V"
+    "74b3oOe2DEangv3UzxH+SZmU59yMpVkWz4baH+5zy7iI9T9eut46vUsNASvymMDHr8XckQlYCejZt0bfLUXKfvScqPn6R"
+    "rT1p5X3fX6bcgvgAg3wQuUWwyIIsrnqd6YTXVFcn/NrX4qphkU1qEhQfoqscgET7O1gX3CRIFrr8PC+N5PQXMu9WZ6nHL"
+    "1WLOo/0+k5w4MZ/bKe2jumZnKk47b7O4W5WYLRJ4s9qzlhZeBhkED9OZeN6EHzl9PXG6SWjRNv7kDODXXWiX9YY12QLsW"
+    "HUPx5oFpgnVAEb9eVeW570SyEhZiAQYdK9vi4FEkYXDr6T4CTuHMvwa0+GskPw/CvsmYLdVWpxB4vV4kKMO13lZin5LFw"
+    "xrMleQ/YG7XqSfefag6N3ZSf3YTNiV2vimlD73ocpO4+B/gRHL52vTqQ2EI3hqdpflOTEWPNnw71bcIw44ZOw1wTig0lh"
+    "gt09z5H+hf10uMgSpUiupek2Ex89U/22oatGNQiHaXunIFJ1AUaCXlqHv3ZGK9/e3yOjq3rVfW8bHOQ/TGNG2SKFrcyBb"
+    "JSKZQlYRU7sjMy9nzAUrfpOjfwz5z7TekVnL7XKhsrxfK+csFbvssy370gHe+/flU3hbGpoRRH7QKglbYKeQHQLObWZLI"
+    "MRJ+uSQ+lQLSngYsR5xI9ddz3sf8YBEbKnz5wCp4MRkMCXB7MhhfQtVscDpn8jjsybslACQSynYW0YouqYZ0427Efabmc"
+    "4tOy+Zl7XqQ7FJozZnn52Ae7+1ZzkNMm2m3MYo49TGgSCH+DBgZ/yCSVeR/Hj0808qV2UeedJBeZuFxLs2a+tfgNoxy74"
+    "tKVoPoZU5aUMSgIBRIE3Ah+y8ZaeR0iJQduT+XjDefHXqJFdap1ZY4UhisXGLV0XB6f5i5jHlA3ie5GlV+z0L+mVffj4P"
+    "OKKxhiC5lrNLqrhGSDVtftzVZ7iYqGgcUlPZnzqKXaPr9ErjnHP2UXCtJ15p5ZQrlovXAWrzImxkvdA53ieJk6ha7aPqN"
+    "87N5U7WhfSvJYUZffMNK+P3ga4BJo/TFDUSOblaNMb542LR00IAi8x1qDfuHvFWnVMHwzzkVHr49aTm9LWZb17gxCxZ6G"
+    "iB/WGxCR1gbWS+q8OtE3Fn59faQekdsZMfFEISBk/PP89OU2p96FEbnMIeDq7Ak4WCmGuobfv4zv7nLLzIi3l5ISjnjG9"
+    "+1ISIxMC14JyjYISCcglkrmu5xhGS4iBZGzFGx99ZwPM6M8tyCU12xnrkrU1vZHstq7xQFL/zoRQlEy9z7tQ46sQo9URU"
+    "z4WoYkDhpc/wvvwaICwaBobrvHXrcflM+waFl/NeIrD5mVO4QUvTIGIU00SnTt1wmrZOSfivdIKz8P8kdBhO/xXt32mgi"
+    "+Pxh5s5FHL1x3wZIC6EFn1TFvg1a6rFy+wKP0HL9afNz3BzA2erzRl+1rBSx4eww5cDhiZjUH7qDhE+hIoGjOlqswBQIc"
+    "aCaCGXcbpKqSvFfDIT68B9x2aynWR/LRJlzV8NYzNLKcdR0eHZfhLgB1n3mzLMbiTvEoNQfdzP3HqcM5bGHXmvli04kwX"
+    "t5LW2kCFQX2fznGTRkAbklHiGAZJaVQOma1ncw3sirwv6bfzZjZx79Ec+EnRNdI+XIY3mOe2Izn2LPYjSD7w+uozDc9oS"
+    "LTkb/l3jDOKIbhI0MQE4S4a9H5jscYY4pJQAiT4nVgHJHiCknpUZKCCLsXTifCTKRkTvY23Yi81S+rxoiXtAJwU4lu2Tl"
+    "9NcpDPG84n21xFV+r9NeLpY</script>\n<script>(()=>{document.currentScript.remove();const o=docum"
+    "ent.getElementById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new "
+    "Response(new Blob([m]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().the"
+    "n(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=document.createElem"
+    "ent(\"script\");t.textContent=c,document.head.append(t),document.getElementById(\"report\").i"
+    "nnerHTML=r,n.textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -30949,19 +30984,22 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
-/* Lists the leaks since the last mark. Without a mark writes nothing, because every live block
-   would be in the list. */
+/* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
+   program has freed most of its memory. Otherwise the lists of sites and stacks, which are in the
+   order of live bytes, have them. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
-    if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
+    if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
+    mli_putf(r->o, r->mark ? "\n       bytes     blocks  leaks since mark %ju: "
+                           : "\n       bytes     blocks  still live, and no mark was set: ",
+             r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->leak_sites.lines && i < MLI_TEXT_LEAKS; i++) mli_text_leak_site(r, i + 1);
     mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
-    mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
+    mli_putf(r->o, "\n       bytes     blocks  %s by stack", r->mark ? "leaks" : "still live,");
     mli_text_estimates(r);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
@@ -31178,6 +31216,7 @@ static MLI_COLD void mli_text_own(mli_report *r) {
     mli_put_str(r->o, "\n");
 }
 
+#define MLI_TEXT_ARGUMENTS 85 /* the most characters of the program's arguments */
 static MLI_COLD void mli_text_first(mli_report *r) {
     size_t n;
     r->cpu.root = mli_proc_root(r->lord);
@@ -31186,6 +31225,8 @@ static MLI_COLD void mli_text_first(mli_report *r) {
     mli_put_str(r->o, "MemLord " MEMLORD_VERSION "  ");
     mli_text_process(r, r->o, 0);
     mli_put_str(r->o, "\n");
+    r->out.name_max = MLI_TEXT_ARGUMENTS;
+    if (*r->who.arguments) mli_putf(r->o, "arguments: %s\n", (const char *)r->who.arguments);
     n = mli_text_verdicts(r, 0, MLI_FIRST_SENTENCES);
     if (n > MLI_FIRST_SENTENCES) {
         mli_text_left_out(r, n - MLI_FIRST_SENTENCES, "sentence");
@@ -32844,7 +32885,7 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 }
 
 static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
-    char buf[sizeof w->x.r->who + 128]; /* room for the names, and for the rest */
+    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names, and for the rest */
     mli_out line;
     mli_out_buffer(&line, buf, sizeof buf);
     mli_text_process(w->x.r, &line, 1);
@@ -34954,18 +34995,25 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
+/* Reads a variable of the environment. The text is "" if it is not set, is too long, or the ledger
+   ignores the environment. */
+static MLI_COLD void mli_ledger_env(const memlord_desc *desc, const char *name, char *text,
+                                    size_t cap) {
+    if ((desc->flags & MEMLORD_FLAG_NO_ENV) || mli_env_read(name, text, cap) <= 0) *text = 0;
+}
 /* Sets the members of a new ledger that belong to no module. */
 static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *desc) {
-    char value[128];
+    char text[128];
     lord->flags = desc->flags;
     lord->clock = desc->clock;
     lord->stamps_are_ticks = !lord->clock.fn && mli_ticks_steady();
     lord->started = mli_ledger_now(lord);
     lord->started_stamp = mli_stamp_now(lord);
     lord->started_wall = mli_wall_now();
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) &&
-        mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0 && strcmp(value, "0"))
-        lord->debug = strcmp(value, "2") ? 1 : 2;
+    mli_ledger_env(desc, "MEMLORD_DEBUG", text, sizeof text);
+    if (*text && strcmp(text, "0")) lord->debug = strcmp(text, "2") ? 1 : 2;
+    mli_ledger_env(desc, "MEMLORD_ARGUMENTS", text, sizeof text);
+    lord->arguments = !strcmp(text, "1");
 }
 
 /* Allocates and configures a ledger that is not yet registered. Returns NULL if there is no
