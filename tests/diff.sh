@@ -450,7 +450,7 @@ verdict $? '--markdown is tables, which no name can break' "$out/why"
 ends 1 --github --budget budget.json base.json hostile.json &&
     says "$out/said" '^::error file=a%250A%3A%3Aerror%3A%3Ab%2Cc%3Ad�0d�0a%3A%3Aerror%3A%3Ae.c,line=7,title=Memory::over budget: device cpu: budget 1 MiB' \
         '^::warning file=a%250A.*,line=7,title=Memory::work a%250A::error::b.*: live +2 MiB, now 2 MiB$' \
-        '^over budget: device cpu: ' && ! grep '^::' "$out/said" | grep -qv '^::\(error\|warning\) file=a%250A' &&
+        '^over budget: device cpu: ' && ! grep '^::' "$out/said" | grep -qv '^::\(error\|warning\) \(file=\(a%250A\|app\.c\)\|title=Memory::over budget: \(tag\|scope\) \)' &&
     (GITHUB_WORKSPACE=$out/src && export GITHUB_WORKSPACE &&
         edit_tags placed.json now.json 'p["sites"][0]["site"]["file"] = sys.argv[1] + "/src/lib/app.c"' &&
         ends 0 --github base.json placed.json && says "$out/said" '^::warning file=lib/app.c,line=7,title=Memory::')
@@ -467,6 +467,18 @@ ends 1 --github --budget tight.budget held.json &&
     printf '%s\n' 'device cpu file=app.c,line=2,' 'tag kv on cpu file=app.c,line=5,' 'tag weights on cpu ' 'scope old file=app.c,line=5,' \
         'leaks bytes file=app.c,line=4,' 'counts allocs ' | cmp - "$out/order" >>"$out/said" 2>&1
 verdict $? 'without a base the errors are at the site that holds most, where the profile knows the line' "$out/said"
+
+edit_tags within_was.json base.json '
+at = lambda n, **k: dict({"site": {"file": "app.c", "function": "f", "line": n}, "device": "cpu", "tag": None, "scope": None, "count": 1, "bytes": 9}, **k)
+p["leaks"]["by_site"] = [at(2, tag="kv", bytes=90), at(3, tag="kv"), at(4, tag="weights")]'
+edit_tags within_is.json now.json '
+at = lambda n, **k: dict({"site": {"file": "app.c", "function": "f", "line": n}, "device": "cpu", "tag": None, "scope": None, "count": 1, "bytes": 9}, **k)
+p["leaks"]["by_site"] = [at(2, tag="kv", bytes=95), at(3, tag="kv", bytes=80), at(3, tag="kv", scope="old", bytes=5), at(4, tag="weights"), at(9, bytes=999)]'
+ends 1 --github --budget tight.budget within_was.json within_is.json &&
+    sed -n 's/^::error \(file=app.c,line=[0-9]*,\)*title=Memory::over budget: \([^:]*\):.*/\2 \1/p' "$out/said" | grep '^tag' >"$out/order" &&
+    printf '%s\n' 'tag kv on cpu file=app.c,line=3,' 'tag weights on cpu ' |
+    cmp - "$out/order" >>"$out/said" 2>&1
+verdict $? 'with a base the error of a tag is at the site that grew most within that tag, or nowhere' "$out/said"
 
 # -- peaks that are not exact --
 

@@ -419,9 +419,23 @@ told "$report" MEMLORD_STACK_BYTE=1 &&
 verdict $? 'a variable, a number, a signal or a suffix that is not known is told once'
 
 preloaded env "$report" MEMLORD_STACK_BYTES= MEMLORD_STACK_DEPTH=5 MEMLORD_SKIP=a MEMLORD_EXACT=1 MEMLORD_FOLD=1 MEMLORD_EVENTS=9 \
-    MEMLORD_SNAPSHOTS=50 MEMLORD_SIGNAL=10 MEMLORD_EVERY=60 MEMLORD_REPORT_ON= MEMLORD_DEBUG= MEMLORD_RETRY=0 \
+    MEMLORD_ARGUMENTS=1 MEMLORD_SNAPSHOTS=50 MEMLORD_SIGNAL=10 MEMLORD_EVERY=60 MEMLORD_REPORT_ON= MEMLORD_DEBUG= MEMLORD_RETRY=0 \
     MEMLORD_POLL_INTERVAL_MS=100 MEMLORD_APP_REPORT=x "$out/count" && [ ! -s "$out/why" ]
 verdict $? 'those that are known are not'
+
+# Arguments with a line feed, a quote and a byte that is not UTF-8, then 1 MB of them.
+hostile() { # VARIABLE FILE
+    preloaded env MEMLORD_ARGUMENTS="$1" MEMLORD_REPORT="$out/$2" true "$(printf 'a\n"b\377')" \
+        $(for i in 1 2 3 4 5 6 7 8 9 10; do printf '%100000s' | tr ' ' -; echo; done)
+}
+hostile 1 told.json && hostile 1 told.txt && hostile 0 untold.json && hostile '' untold.txt &&
+    grep -q '^arguments: a' "$out/told.txt" && ! grep -q '^arguments' "$out/untold.txt" &&
+    python3 -c 'import json, sys
+told, untold = (json.load(open(sys.argv[1] + name))["metadata"] for name in ("/told.json", "/untold.json"))
+assert "arguments" not in untold
+assert told["arguments"].startswith("a\ufffd0a\"b\ufffdff ----"), told["arguments"][:20]
+assert told["arguments"].endswith("---...") and len(told["arguments"]) < 1100' "$out"
+verdict $? 'MEMLORD_ARGUMENTS=1 shows the arguments, cut and escaped; without it no report has them'
 
 # The note that Go's linker writes into each program, and notes whose sizes are not those of notes.
 cat >"$out/note.c" <<'C'

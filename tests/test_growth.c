@@ -110,6 +110,22 @@ static void a_run_up_that_is_over_does_not_grow(void **state) {
     }
     assert_int_equal(stop(&s), 0);
 }
+static void a_program_that_frees_all_at_its_end_does_not_grow(void **state) {
+    uint64_t run, i;
+    (void)state;
+    for (run = 0; run < RUNS; run++) {
+        server s;
+        start(&s, run, MEMLORD_FLAG_SITES);
+        for (i = 0; i < 150 + 50 * run; i++) {
+            sessions(&s, i * MIB + noise(&s, 2 * MIB));
+            pass(&s, 10 * MS);
+        }
+        assert_ok(memlord_free(s.lord, cpu(), 0x2000, NULL));
+        assert_ok(memlord_free(s.lord, cpu(), 0x1000, NULL));
+        pass(&s, 20 * MS);
+        assert_int_equal(stop(&s), 0);
+    }
+}
 static void growth_that_begins_late_is_dated(void **state) {
     server s;
     uint64_t i;
@@ -239,6 +255,7 @@ int main(void) {
         cmocka_unit_test(a_sawtooth_does_not_grow_in_any_run),
         cmocka_unit_test(a_server_that_stays_level_does_not_grow_in_any_run),
         cmocka_unit_test(a_run_up_that_is_over_does_not_grow),
+        cmocka_unit_test(a_program_that_frees_all_at_its_end_does_not_grow),
         cmocka_unit_test(growth_that_begins_late_is_dated),
         cmocka_unit_test(less_than_eight_snapshots_do_not_grow),
         cmocka_unit_test(less_than_a_second_does_not_grow),

@@ -241,6 +241,7 @@ struct memlord {
        them. */
     uint64_t generation; /* a number that no other ledger of the process has */
     uint32_t flags;      /* bits MEMLORD_FLAG_... */
+    int arguments;       /* 1: reports have the program's arguments: MEMLORD_ARGUMENTS */
     int debug;           /* the value of MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies,
                             too */
     memlord_clock clock;

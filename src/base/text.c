@@ -183,15 +183,24 @@ MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_digits(o, byte, 16, 2);
 }
 
+/* Returns 1 if a byte is a character of ASCII that JSON has as it is, also within HTML. */
+static int mli_is_plain_json(unsigned char c) {
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
+}
 MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
+        const unsigned char *from = s;
         uint32_t code;
-        size_t n = mli_utf8_decode(s, &code);
+        size_t n;
+        while (mli_is_plain_json(*s)) s++;
+        mli_put(o, (const char *)from, (size_t)(s - from));
+        if (!*s) return;
+        n = mli_utf8_decode(s, &code);
         if (!n) {
             mli_put_invalid_byte(o, *s);
             n = 1;
-        } else if (code < 0x80 && strchr("\"\\<>&", (int)code)) {
+        } else if (code < 0x80) {
             mli_put_str(o, "\\u");
             mli_put_digits(o, code, 16, 4);
         } else {

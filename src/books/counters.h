@@ -44,13 +44,15 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc in a cell. Returns a negative value if the cell's level rose above its `high`.
-   mli_cell_publish_due then raises `high`, and publishes a level that is above the limit. */
+/* Counts an alloc in a cell, and raises the cell's `high`. Returns a negative value if the level
+   rose above the cell's limit, so that the thread has to publish the cell. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
-    return (int64_t)(mli_u64_load_own(&cell->high) - level);
+    if (MLI_LIKELY((int64_t)(mli_u64_load_own(&cell->high) - level) >= 0)) return 0;
+    mli_u64_store(&cell->high, level);
+    return (int64_t)(mli_u64_load_own(&cell->limit) - level);
 }
 /* Counts the bytes of a free in a cell. The caller adds to `frees`. Returns a negative value if the
    cell's level fell below its `base`. `out` is stored before `level`. A reader loads them in the
@@ -152,7 +154,6 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 
 /* Returns row `number` of a book: of the devices, the sites or the tags. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
-
 /* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
 
@@ -190,7 +191,6 @@ MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
 /* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
-
 /* Counts a lost record of a kind, MLI_LOST_... */
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
 /* Returns how many records of a kind were lost. */

@@ -40,9 +40,8 @@
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
         at once. Only the peak and the bands need more: mli_cell_publish_due has to see the cell if
-        an alloc raised its level above the highest one since the last publication, or if a free
-        took it below the published part. The result of a count is then negative. In a thread that
-        only grows every alloc has a negative result. The result for a free is also negative if a
+        an alloc raised its level above the cell's limit, or if a free took it below the published
+        part. The result of a count is then negative. The result for a free is also negative if a
         band check is due.
      7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
         mli_free_finish does this, after it has published the cells that are due. It also runs if

@@ -15,18 +15,25 @@
 #include "embed/leaks.h"
 #include "embed/lives.h"
 
+/* Reads a variable of the environment. The text is "" if it is not set, is too long, or the ledger
+   ignores the environment. */
+static MLI_COLD void mli_ledger_env(const memlord_desc *desc, const char *name, char *text,
+                                    size_t cap) {
+    if ((desc->flags & MEMLORD_FLAG_NO_ENV) || mli_env_read(name, text, cap) <= 0) *text = 0;
+}
 /* Sets the members of a new ledger that belong to no module. */
 static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *desc) {
-    char value[128];
+    char text[128];
     lord->flags = desc->flags;
     lord->clock = desc->clock;
     lord->stamps_are_ticks = !lord->clock.fn && mli_ticks_steady();
     lord->started = mli_ledger_now(lord);
     lord->started_stamp = mli_stamp_now(lord);
     lord->started_wall = mli_wall_now();
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) &&
-        mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0 && strcmp(value, "0"))
-        lord->debug = strcmp(value, "2") ? 1 : 2;
+    mli_ledger_env(desc, "MEMLORD_DEBUG", text, sizeof text);
+    if (*text && strcmp(text, "0")) lord->debug = strcmp(text, "2") ? 1 : 2;
+    mli_ledger_env(desc, "MEMLORD_ARGUMENTS", text, sizeof text);
+    lord->arguments = !strcmp(text, "1");
 }
 
 /* Allocates and configures a ledger that is not yet registered. Returns NULL if there is no

@@ -218,15 +218,20 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
+/* Reads the first bytes of a file. Returns how many there are, 0 if the file cannot be read. Keeps
+   errno. */
+static MLI_COLD size_t mli_head_read(const char *path, char *buf, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? 0 : read(fd, line, cap - 1);
+    ssize_t got = fd < 0 ? 0 : read(fd, buf, cap);
     if (fd >= 0) (void)close(fd);
-    line[got > 0 ? got : 0] = 0;
-    line[strcspn(line, "\n")] = 0;
     mli_cancel_restore(cancel);
     errno = saved;
+    return got > 0 ? (size_t)got : 0;
+}
+MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
+    line[mli_head_read(path, line, cap - 1)] = 0;
+    line[strcspn(line, "\n")] = 0;
 }
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
     int saved = errno;
@@ -235,19 +240,37 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
     errno = saved;
     return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
 }
-MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out) {
-    static const char self[] = "/proc/self/exe";
+/* Sets the arguments from the first n bytes of /proc/self/cmdline, where a 0 ends the name of the
+   program and each argument. */
+static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size_t n) {
+    const size_t most = sizeof out->arguments - sizeof "...";
+    size_t i, name = 0;
+    while (name < n && text[name]) name++;
+    if (name + 1 >= n) return;
+    text += name + 1;
+    n -= name + 1;
+    if (!text[n - 1]) n--;
+    if (n > most) { /* cuts no character of UTF-8 in two */
+        for (n = most; n && ((unsigned char)text[n] & 0xc0) == 0x80; n--) {}
+        memcpy(out->arguments + n, "...", sizeof "...");
+    }
+    for (i = 0; i < n; i++) out->arguments[i] = text[i] ? text[i] : ' ';
+}
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out) {
+    static const char exe[] = "/proc/self/exe", cmdline[] = "/proc/self/cmdline";
     int saved = errno;
-    char path[1024], exe[MLI_PATH_MAX];
+    char path[1024], text[2 * sizeof out->arguments + MLI_PATH_MAX];
     size_t n = root ? strlen(root) : 0;
     ssize_t got = 0;
     memset(out, 0, sizeof *out);
-    if (n <= sizeof path - sizeof self) {
+    if (n <= sizeof path - sizeof cmdline) {
         if (n) memcpy(path, root, n);
-        memcpy(path + n, self, sizeof self);
-        got = readlink(path, exe, sizeof exe);
+        memcpy(path + n, exe, sizeof exe);
+        got = readlink(path, text, sizeof text);
+        if (got > 0) mli_program_set(out, text, (size_t)got);
+        memcpy(path + n, cmdline, sizeof cmdline);
+        if (arguments) mli_arguments_set(out, text, mli_head_read(path, text, sizeof text));
     }
-    if (got > 0) mli_program_set(out, exe, (size_t)got);
     mli_host_set(out);
     errno = saved;
 }
@@ -312,13 +335,14 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     return -1;
 }
 #endif
-MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out) {
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out) {
 #if MLI_WINDOWS
     char exe[MLI_PATH_MAX];
     wchar_t wide[MAX_PATH];
     DWORD n = GetModuleFileNameW(NULL, wide, MAX_PATH), size = sizeof out->host;
     int bytes = 0;
     (void)root;
+    (void)arguments;
     memset(out, 0, sizeof *out);
     if (n && n < MAX_PATH)
         bytes = WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, exe, MLI_PATH_MAX, NULL, NULL);
@@ -328,11 +352,13 @@ MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out)
     char exe[MLI_PATH_MAX];
     uint32_t size = sizeof exe;
     (void)root;
+    (void)arguments;
     memset(out, 0, sizeof *out);
     if (!_NSGetExecutablePath(exe, &size)) mli_program_set(out, exe, strlen(exe));
     mli_host_set(out);
 #else
     (void)root;
+    (void)arguments;
     (void)mli_program_set;
     memset(out, 0, sizeof *out);
     mli_host_set(out);

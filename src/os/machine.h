@@ -1,5 +1,5 @@
 /* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
-   process, and the names of this process and of its machine. It may use os/system. Invariant: a
+   process, and the names of this process and of its machine, with its arguments. It may use os/system. Invariant: a
    doubtful number counts as unknown, because a wrong number is worse than none. Locks: none. */
 #ifndef MLI_OS_MACHINE_H
 #define MLI_OS_MACHINE_H
@@ -11,16 +11,19 @@
    It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
    time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
 
-/* The names of a process and of its machine, for the head of a report. A text that is not known is
-   "". */
+/* Which process a report is of. A text that is not known is "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
+    char arguments[1024]; /* the program's arguments with a space between two, without the first,
+                             which is its name; cut text ends in "..."; "" also if the reader was
+                             not asked for them */
 } mli_identity;
 
-/* Reads the names of this process. `root` is a prefix of the paths in /proc, for tests; NULL: none.
-   It has no effect on other systems than Linux. Keeps errno. */
-MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, mli_identity *out);
+/* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
+   alone. `root` is a prefix of the paths in /proc, for tests; NULL: none. It has no effect on other
+   systems than Linux. Keeps errno. */
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out);
 
 #if defined(__linux__)
 

@@ -645,6 +645,7 @@ MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
     mli_jsonf(r->o, ",'program':%s,'host':%s,'pid':%ju,'started_at':'", program, host, mli_pid());
     mli_put_time(r->o, r->lord->started_wall, 0);
     mli_jsonf(r->o, "','uptime_ns':%ju", r->uptime);
+    if (*r->who.arguments) mli_jsonf(r->o, ",'arguments':%s", (const char *)r->who.arguments);
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {

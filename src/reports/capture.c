@@ -100,7 +100,7 @@ static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_
    same size, the one with the lower number comes first. */
 static MLI_COLD void mli_streams_sort(mli_report *r) {
     size_t i, k, n = 0;
-    for (i = 0; i < MLI_STREAMS; i++) {
+    for (i = 0; n < r->streams; i++) {
         const mli_stream_line line = r->stream[i];
         if (!line.dev) continue;
         for (k = n++; k && (r->stream[k - 1].bytes < line.bytes ||
@@ -496,7 +496,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_now(lord) - lord->started;
-    mli_identity_read(mli_proc_root(lord), &r->who);
+    mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);

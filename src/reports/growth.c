@@ -111,7 +111,7 @@ static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
         while (middle > i && mli_series_minutes(list, middle - 1) <= age / 2) middle--;
         if (points[i] < MLI_GROWTH_POINTS || age * 6e10 < MLI_GROWTH_NS ||
             age < mli_series_minutes(list, 0) / 2 ||
-            fit[i] < 0.8 || !mli_line_grows(age, slope[i], slope[middle], capacity) ||
+            fit[i] < 0.8 || sums.y > 0 || !mli_line_grows(age, slope[i], slope[middle], capacity) ||
             !mli_series_below(list, s, i, (double)end - slope[i] * age / 2))
             fit[i] = 0;
         if (fit[i] > best) best = fit[i];

@@ -12,7 +12,9 @@
    one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
    MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
    half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
-   at least 1 % of the capacity in all. In its second half it rises at least half as fast. No
+   at least 1 % of the capacity in all. In its second half it rises at least half as fast. The last
+   snapshot has at least the mean of its snapshots, because a program that frees all at its end does
+   not grow. No
    snapshot before the line has more bytes than the line's middle, so that the last tooth of a
    sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
    below the highest. */

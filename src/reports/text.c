@@ -543,19 +543,22 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
-/* Lists the leaks since the last mark. Without a mark writes nothing, because every live block
-   would be in the list. */
+/* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
+   program has freed most of its memory. Otherwise the lists of sites and stacks, which are in the
+   order of live bytes, have them. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
-    if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
+    if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
+    mli_putf(r->o, r->mark ? "\n       bytes     blocks  leaks since mark %ju: "
+                           : "\n       bytes     blocks  still live, and no mark was set: ",
+             r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->leak_sites.lines && i < MLI_TEXT_LEAKS; i++) mli_text_leak_site(r, i + 1);
     mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
-    mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
+    mli_putf(r->o, "\n       bytes     blocks  %s by stack", r->mark ? "leaks" : "still live,");
     mli_text_estimates(r);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
@@ -772,6 +775,7 @@ static MLI_COLD void mli_text_own(mli_report *r) {
     mli_put_str(r->o, "\n");
 }
 
+#define MLI_TEXT_ARGUMENTS 85 /* the most characters of the program's arguments */
 static MLI_COLD void mli_text_first(mli_report *r) {
     size_t n;
     r->cpu.root = mli_proc_root(r->lord);
@@ -780,6 +784,8 @@ static MLI_COLD void mli_text_first(mli_report *r) {
     mli_put_str(r->o, "MemLord " MEMLORD_VERSION "  ");
     mli_text_process(r, r->o, 0);
     mli_put_str(r->o, "\n");
+    r->out.name_max = MLI_TEXT_ARGUMENTS;
+    if (*r->who.arguments) mli_putf(r->o, "arguments: %s\n", (const char *)r->who.arguments);
     n = mli_text_verdicts(r, 0, MLI_FIRST_SENTENCES);
     if (n > MLI_FIRST_SENTENCES) {
         mli_text_left_out(r, n - MLI_FIRST_SENTENCES, "sentence");

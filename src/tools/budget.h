@@ -218,14 +218,57 @@ static const char *entry_amount(const entry *e, double v, char *text) {
 
 /* -- the check -- */
 
-/* Returns the site whose bytes grew most, or NULL if no site grew. */
-static const cJSON *grown_most(int column) {
+/* Returns the site whose bytes grew most, on the device of an entry if the entry is of one. Returns
+   NULL if no site grew. */
+static const cJSON *grown_most(const entry *e) {
+    const int column = e->r ? PEAK : LIVE;
+    const char *device = e->r ? joined(" on %s", e->name) : "";
+    const size_t n = strlen(device);
     const row *most = NULL;
-    for (size_t i = 0; i < row_count; i++)
-        if (rows[i].kind == SITE && rows[i].site && growth(&rows[i], column) > 0 &&
-            (!most || growth(&rows[i], column) > growth(most, column)))
-            most = &rows[i];
+    for (size_t i = 0; i < row_count; i++) {
+        const row *r = &rows[i];
+        const size_t length = strlen(r->name);
+        if (r->kind == SITE && r->site && growth(r, column) > 0 && length >= n &&
+            !strcmp(r->name + length - n, device) &&
+            (!most || growth(r, column) > growth(most, column)))
+            most = r;
+    }
     return most ? most->site : NULL;
+}
+
+/* Returns the name by which live blocks (an item of "by_site" of the leaks) belong to an entry: of
+   a tag, a scope, or any other. */
+static const char *entry_name(const cJSON *blocks, int kind, const entry *e) {
+    return kind == TAG ? row_name(blocks, TAG, "")
+                       : kind == SCOPE ? text_of(blocks, "scope") : e->name;
+}
+
+/* Returns the live bytes that a site holds of a tag or scope in a profile. */
+static double held_by(const struct profile *p, int kind, const entry *e, const cJSON *site) {
+    const cJSON *item;
+    double bytes = 0;
+    cJSON_ArrayForEach(item, get(get(p->root, "leaks"), "by_site")) {
+        const char *name = entry_name(item, kind, e);
+        if (name && !strcmp(name, e->name) && cJSON_Compare(get(item, "site"), site, 1))
+            bytes += bytes_of(get(item, "bytes"));
+    }
+    return bytes;
+}
+
+/* Returns the site with a line whose live blocks of a tag or scope grew most, or NULL if none grew.
+   The live bytes by site and tag are all that a profile knows of a tag's sites. */
+static const cJSON *grown_within(const entry *e) {
+    const cJSON *item, *most = NULL;
+    double by, highest = 0;
+    cJSON_ArrayForEach(item, get(get(now.root, "leaks"), "by_site")) {
+        const cJSON *site = get(item, "site");
+        const char *name = entry_name(item, e->r->kind, e);
+        if (!name || strcmp(name, e->name) || !(cJSON_GetNumberValue(get(site, "line")) > 0))
+            continue;
+        by = held_by(&now, e->r->kind, e, site) - held_by(&base, e->r->kind, e, site);
+        if (by > highest) highest = by, most = site;
+    }
+    return most;
 }
 
 /* Returns the site with a line that held most of what is over its budget: at the peak of a device,
@@ -239,9 +282,7 @@ static const cJSON *holds_most(const entry *e) {
     }
     cJSON_ArrayForEach(item, list) { /* the most bytes first */
         const cJSON *site = get(item, "site");
-        const char *name = kind == TAG     ? row_name(item, TAG, "")
-                           : kind == SCOPE ? text_of(item, "scope")
-                                           : e->name;
+        const char *name = entry_name(item, kind, e);
         if (name && !strcmp(name, e->name) && cJSON_GetNumberValue(get(site, "line")) > 0)
             return site;
     }
@@ -250,7 +291,8 @@ static const cJSON *holds_most(const entry *e) {
 
 static const cJSON *site_over(const entry *e) {
     if (e->r && e->r->site) return e->r->site;
-    return o.count == 2 ? grown_most(e->r ? PEAK : LIVE) : holds_most(e);
+    if (o.count < 2) return holds_most(e);
+    return e->r && e->r->kind != DEVICE ? grown_within(e) : grown_most(e);
 }
 
 static void passed_print(const entry *e, int first) {

@@ -44,6 +44,8 @@
         MEMLORD_EXACT=1        make peaks exact with several threads, too. The threads then share
                                the counters. Without it a peak may be too low, by at most the
                                `peak_error` that the report has beside it
+        MEMLORD_ARGUMENTS=1    reports as TEXT, JSON, HTML and TRACE have the program's arguments,
+                               cut to 1 KiB; they may have secrets in them
         MEMLORD_EVENTS=n       keep the last n allocations and frees, so that the report has
                                lifetimes and a curve
         MEMLORD_SNAPSHOTS=ms   note what is live at most every so many milliseconds, 10 if not set,
@@ -528,7 +530,7 @@ __attribute__((constructor)) static void begin(void) {
         know_stderr();
         read_environment();
         if (!want.path[0]) keep_stderr();
-        find_symbolize();
+        begin_symbolize();
         exported.lord = lord;
         begin_recording();
         begin_signals();

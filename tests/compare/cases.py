@@ -22,7 +22,8 @@ def found(diff, directory, common, case):
     rows = [[r["kind"], None if r["kind"] == "stack" else r["name"], r["state"], r["live"], r["peak"], r["allocated"]]
             for r in rows if r["kind"] != "total"]
     said = [line.split("diff: ", 1)[1] for line in run.stderr.decode().splitlines()]
-    return {"status": run.returncode, "rows": rows, "said": sorted(said), "answer": table.stdout.decode().split("\n")[2]}
+    return {"status": run.returncode, "rows": rows, "said": sorted(said), "answer": table.stdout.decode().split("\n")[2],
+            "from": [line.split(".json: ", 1)[1] for line in table.stdout.decode().split("\n")[:2]]}
 
 
 def main(diff, directory):
@@ -33,6 +34,7 @@ def main(diff, directory):
     for case in all_cases["cases"]:
         rows = [row for kind in KINDS for row in case["rows"] if row[0] == kind]
         wanted = {"status": 0, "rows": rows, "said": sorted(case["said"]), "answer": case["answer"]}
+        wanted.update({"from": case["from"]} if "from" in case else {})
         got = found(diff, directory, all_cases["common"], case)
         for key in wanted:
             if got[key] != wanted[key]:

@@ -34,7 +34,7 @@ import text_report
 import timeline_report
 import trace_report
 from model import Between, Ledger, Program
-from notation import PROGRAM
+from notation import ARGUMENTS, PROGRAM
 from script import FORMATS as NAMES
 
 FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report),
@@ -97,11 +97,13 @@ def play(player, script, directory):
                        ("777/comm", NEIGHBOUR + "\n")):
         with open("%s/root/proc/%s" % (directory, path), "w") as file:
             file.write(text)
+    with open(directory + "/root/proc/self/cmdline", "wb") as file:
+        file.write(b"\0".join((b"../a program", *ARGUMENTS, b"")))
     script.step = 0
     for format, name in enumerate(NAMES):
         script.write(format, name)
     return subprocess.run([player], input=script.text().encode(), capture_output=True, timeout=60,
-                          check=True, cwd=directory).stdout.decode().splitlines()
+                          check=True, cwd=directory, env={**os.environ, "MEMLORD_ARGUMENTS": "1"}).stdout.decode().splitlines()
 
 
 def program(player):

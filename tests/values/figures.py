@@ -397,10 +397,13 @@ def by_peak(report):
 def snapshots_table(report):
     def held(name):
         return lambda s: s["device_breakdown"].get(name, {}).get("total_bytes")
+    first, others = by_peak(report)[:12], by_peak(report)[12:]
     return table([
         Column("At", "time", "time_ns"), Column("Checkpoint", "text", lambda s: s["checkpoint_name"] or ""),
         Column("Live", "bytes", "total_bytes"), Column("Blocks", "count", "tensor_count"),
-    ] + [Column(d["device"], "bytes", held(d["device"])) for d in by_peak(report)[:12]] + [
+    ] + [Column(d["device"], "bytes", held(d["device"])) for d in first] + [
+        Column("1 other device" if len(others) == 1 else f"{len(others)} other devices", "bytes",
+               lambda s: s["total_bytes"] - sum(held(d["device"])(s) or 0 for d in first))][:len(others)] + [
         Column("Time", "text", "timestamp")], report["snapshots"], "At", up=True)
 
 
@@ -552,7 +555,7 @@ def figures(report):
     several = len(report["devices"]) > 1
     together = max((s["total_bytes"] for s in report["snapshots"]), default=0)
     notes = [several and "each device had its own at another time",
-             several and together and f"at one time at least {size(together)}",
+             several and together and f"the snapshot with most has {size(together)}",
              t["peak_error"] and f"peaks are low by at most {size(t['peak_error'])}"]
     return [["Live", size(t["allocated"]), exact(t["allocated"]), many(t["live_blocks"], "block")],
             ["Peaks, added up" if several else "Peak", size(peaks), exact(peaks), "; ".join(filter(None, notes))],

@@ -6,7 +6,7 @@ import re
 
 import text_report
 from books import Between
-from notation import HOST, PID, PROGRAM, Number, address, average, fixed, moment, shown
+from notation import HOST, PID, PROGRAM, Number, address, arguments, average, fixed, moment, shown
 from phases import KINDS, highest
 
 SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "streams", "tags",
@@ -59,7 +59,8 @@ def four(values):
 
 def process(ledger):
     return {"program": shown(PROGRAM), "host": shown(HOST), "pid": PID, "started_at": moment(ledger, 0),
-            "uptime_ns": ledger.now - ledger.started}
+            "uptime_ns": ledger.now - ledger.started,
+            **({} if arguments(ledger) is None else {"arguments": arguments(ledger)})}
 
 
 def metadata(ledger):

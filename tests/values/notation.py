@@ -2,8 +2,11 @@
 
 import datetime
 
+from script import NO_ENV
+
 PID = 4242  # of play.c
 PROGRAM = b"a \"b\\ <i>&\n\xff\x1b;=%"  # the name of the executable, as /proc of check.py has it
+ARGUMENTS = (b"--name=\"x\"\n", b"", b"<script>\xff&\x1b[31m", "é".encode() * 600)  # as /proc has them, if asked for
 HOST = b"node-1\"\\<\x07"               # and that of the machine, as play.c has it
 
 WALL_AT_0 = 1_800_000_000_123_456_700  # of play.c: ns since 1970 when the clock is 0
@@ -75,6 +78,18 @@ def process_text(ledger, most=0):
     return "%s, pid %d on %s, since %s for %s s" % (
         shown(PROGRAM, most), PID, shown(HOST, most), moment(ledger, 0),
         fixed((ledger.now - ledger.started) // 100_000_000, 1))
+
+
+def arguments(ledger, most=0):
+    """The arguments of the program, or None: at most 1020 bytes, cut between two characters."""
+    if ledger.flags & NO_ENV:
+        return None
+    text, most_bytes = b" ".join(ARGUMENTS), 1020
+    if len(text) > most_bytes:
+        while text[most_bytes] & 0xc0 == 0x80:
+            most_bytes -= 1
+        text = text[:most_bytes] + b"..."
+    return shown(text, most)
 
 
 def trimmed(hundredths):

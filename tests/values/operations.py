@@ -639,8 +639,8 @@ def threads():
 
 
 def crowd():
-    """More tags, on two devices, and more scopes than PROMETHEUS names."""
-    s = begin(labels="rest=2,rank=1", depth=0)
+    """More tags, on two devices, and more scopes than PROMETHEUS names; and arguments."""
+    s = begin(FLAGS & ~NO_ENV | SITES, labels="rest=2,rank=1", depth=0)
     for i in range(150):
         s.tag_begin("tag %d" % i)
         s.scope_begin("scope %d" % i)

@@ -173,6 +173,8 @@ def steepest(times, levels, capacity):
         rise, middle = slope * (times[-1] - times[first]), (times[first] + times[-1]) / 2
         late = [(t, y) for t, y in points if t >= middle]
         fast = slope >= 1 << 20 or (capacity and rise >= capacity / 100)
+        if sum(y for _, y in points) > levels[-1] * len(points):  # it has fallen at the end
+            continue
         if fit < 0.8 or slope <= 0 or not fast or fitted(late)[0] < slope / 2:
             continue
         if all(y is None or y <= levels[-1] - rise / 2 for y in levels[:first]):

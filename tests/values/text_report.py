@@ -6,7 +6,7 @@ import difflib
 import re
 
 from lists import LOSSES, MISTAKES
-from notation import WALL_AT_0, address, average, bytes_text, fixed, ns_text, percent_text, process_text, shown
+from notation import WALL_AT_0, address, arguments, average, bytes_text, fixed, ns_text, percent_text, process_text, shown
 from phases import highest
 from script import ANY, TYPES, Device
 
@@ -28,6 +28,7 @@ VERDICTS = {  # head, tone, subject
     "collections": ("collections that did not run", "odd", "troubles"),
     "fragments": ("fragmented pool", "odd", "pools")}
 NAME = 60  # characters of a name that are shown
+ARGUMENTS = 85
 FIRST_DEVICES, FIRST_PHYSICAL, FIRST_TAGS, FIRST_SITES = 4, 2, 3, 3  # lines on the first screen
 FIRST_STACKS, FIRST_BLOCKS = 5, 2
 CALLERS = 3  # of a site
@@ -752,10 +753,10 @@ class Report:
 
     def leaks(self):
         ledger, found = self.ledger, self.ledger.leaks()
-        if not ledger.mark_now or not found:
+        if not (ledger.mark_now or ledger.by_peak(ledger.total())) or not found:
             return
-        self.put("leaks", "", "       bytes     blocks  leaks since mark %d: %s" % (
-            ledger.mark_now, amount(sum(b.bytes for b in found), len(found))))
+        self.put("leaks", "", "       bytes     blocks  %s: %s" % (
+            "leaks since mark %d" % ledger.mark_now if ledger.mark_now else "still live, and no mark was set", amount(sum(b.bytes for b in found), len(found))))
         sites = ledger.leak_sites()
         for leak in sites[:LEAKS]:
             self.put("leaks", size(leak.bytes, 12) + number(leak.count, 11) + "  " + self.leak_site(leak))
@@ -770,7 +771,7 @@ class Report:
         stacks = ledger.stack_leaks()
         if not stacks:
             return
-        self.put("leaks", "", "       bytes     blocks  leaks by stack" + self.estimates())
+        self.put("leaks", "", "       bytes     blocks  %s by stack" % ("leaks" if ledger.mark_now else "still live,") + self.estimates())
         for leak in stacks[:FIRST_STACKS]:
             self.put("leaks", size(leak.bytes, 12) + number(leak.count, 11) + "  " +
                      self.frames(leak.row))
@@ -829,6 +830,8 @@ class Report:
     def first_screen(self):
         ledger, self.first = self.ledger, True
         self.put("header", "MemLord %s  %s" % (ledger.version, process_text(ledger, NAME)))
+        if arguments(ledger):
+            self.put("header", "arguments: " + arguments(ledger, ARGUMENTS))
         self.verdicts()
         for subject, sentence in self.sentences[:FIRST_SENTENCES]:
             self.put(subject, sentence)

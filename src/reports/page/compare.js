@@ -199,7 +199,7 @@ function stackDoubts([base, now]) {
 
 /* Returns where a profile is from. */
 const since = p => {
-    const meta = obj(p.raw.metadata), known = [text(meta.program, 60), num(meta.pid) && 'pid ' + meta.pid, text(meta.host, 60) && 'on ' + text(meta.host, 60), text(when(p.raw), 40)].filter(Boolean);
+    const meta = obj(p.raw.metadata), known = [text(meta.program, 60), num(meta.pid) && 'pid ' + meta.pid, text(meta.host, 60) && 'on ' + text(meta.host, 60), text(when(p.raw), 40), text(p.raw.version, 20) && 'MemLord ' + text(p.raw.version, 20)].filter(Boolean);
     return known.length ? ` (${known.join(', ')})` : '';
 };
 const signedFull = n => (n > 0 ? '+' : '') + bytes(n);

@@ -959,6 +959,7 @@ function pointAt(time, x, y, aloud) {
         const part = d.part && levelAt(d.part, c.cursor);
         return [d.name, (d.part ? bytes(part) + ' of ' : '') + (level === null ? '–' : bytes(Math.round(level)))];
     });
+    if (c.shown > pairs.length) pairs.push(['not listed here', many(c.lanes.length - pairs.length, 'device')]);
     const close = list => list.filter(m => Math.abs(m.time - c.cursor) <= near).slice(0, 3);
     for (const m of close(p.checkpoints)) pairs.push(['checkpoint', m.name]);
     for (const m of close(p.marks))
@@ -986,6 +987,8 @@ function leaveCurves() {
     redraw();
 }
 
+const LANES = 120; // a canvas cannot be higher than all of these
+
 function showMemory(p, body) {
     const lanes = byPeak(p).filter(d => d.curve.t.length);
     if (!lanes.length) return false;
@@ -998,8 +1001,8 @@ function showMemory(p, body) {
     navigate(curves, { hover: (x, y) => x >= curves.left ? pointAt(timeAt(curves, x), x, y) : leaveCurves(),
         leave: leaveCurves, key: curveKey });
     const more = button(`More of ${count(lanes.length)} devices`, () => {
-        curves.shown = Math.min(curves.shown + 16, 120, lanes.length);
-        more.hidden = curves.shown >= Math.min(120, lanes.length);
+        curves.shown = Math.min(curves.shown + 16, LANES, lanes.length);
+        more.hidden = curves.shown >= Math.min(LANES, lanes.length);
         redraw();
     });
     more.hidden = lanes.length <= curves.shown;
@@ -1011,7 +1014,8 @@ function showMemory(p, body) {
         oom ? key('▲', 'out of memory', 'w') : null,
         el('li', p.events.n ? `${many(p.events.n, 'event')} since ${duration(p.events.time[0])}` +
             (p.events.lost ? `, ${count(p.events.lost)} older ones overwritten` : '')
-            : many(p.snapshots.length, 'snapshot'))), el('p.tools', more));
+            : many(p.snapshots.length, 'snapshot')),
+        lanes.length > LANES && el('li', `${many(lanes.length - LANES, 'device')} with lower peaks not drawn`)), el('p.tools', more));
     return true;
 }
 
@@ -1369,13 +1373,15 @@ const TABLES = {
     ], { name: 'largest blocks', sort: 'Bytes', of: num(obj(p.raw.largest_blocks).of), inner: parts, inside: 'Parts', keys: rowKeys }),
 
     leaks: (p, body) => {
-        body.previousElementSibling.textContent = zero(obj(p.raw.leaks).since_mark) ? `Blocks that were allocated since mark ${zero(p.raw.leaks.since_mark)} ` +
+        const marked = zero(obj(p.raw.leaks).since_mark), name = marked ? 'Leaks since the mark' : 'Blocks still live', section = body.parentElement;
+        section.dataset.nav = section.querySelector('h2').textContent = name;
+        body.previousElementSibling.textContent = marked ? `Blocks that were allocated since mark ${marked} ` +
             'and are not freed. What is freed and waits for its device is not among them.' : 'No mark was set, so these are all blocks that are not freed.';
         const leaks = obj(p.raw.leaks), sites = Array.isArray(leaks.sites), listed = objs(sites ? leaks.sites : leaks.by_site); // a profile of 0.4 has only groups
         const groups = sites ? objs(leaks.by_site).map(g => Object.assign({ key: leakKey(g) }, g)) : [], more = obj(leaks.more);
         return showTable(listed, body, [
             site, spread(TAG), spread(SCOPE), spread(T('Device', 'device')), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'count', { add: true }),
-        ], { name: 'leaks since the mark', sort: 'Bytes', keys: r => sites && r.site ? { site: siteKey(r.site) } : rowKeys(r),
+        ], { name: name.toLowerCase(), sort: 'Bytes', keys: r => sites && r.site ? { site: siteKey(r.site) } : rowKeys(r),
             of: listed.length + zero(sites ? more.sites : more.groups), inner: (r, ask) => leakGroups(r, groups, ask), inside: 'By tag, scope and device',
             rest: ['Not listed', lacking({ total: leaks }, listed, { Bytes: 'bytes', Blocks: 'count' })] });
     },
@@ -1408,8 +1414,10 @@ const TABLES = {
     ], { name: 'moves and copies', sort: 'Bytes' }),
 
     snapshots: (p, body) => showTable(p.snapshots, body, [
-        N('time')('At', 'time'), T('Checkpoint', 'name'), B('Live', 'bytes', share), C('Blocks', 'blocks'), ...byPeak(p).slice(0, 12).map(d =>
-            [d.name, 'bytes', s => num(obj(s.devices.get(d.key)).total_bytes)]), T('Time', 'stamp'),
+        N('time')('At', 'time'), T('Checkpoint', 'name'), B('Live', 'bytes', share), C('Blocks', 'blocks'), ...byPeak(p).slice(0, COLUMNS).map(d =>
+            [d.name, 'bytes', s => num(obj(s.devices.get(d.key)).total_bytes)]),
+        ...p.devices.length > COLUMNS ? [[many(p.devices.length - COLUMNS, 'other device'), 'bytes', s => s.bytes - sum(byPeak(p).slice(0, COLUMNS), d => zero(obj(s.devices.get(d.key)).total_bytes))]] : [],
+        T('Time', 'stamp'),
     ], { name: 'snapshots', sort: 'At', up: true }),
 
     threads: (p, body) => showTable(objs(p.raw.threads), body, [
@@ -1660,6 +1668,7 @@ function verdicts(p) {
 /* Returns the bytes of a device's arena that no tag has. In a profile of 0.4, arenas have no tags. */
 const untaggedArena = d => zero(d.arena_untagged === undefined ? d.arena : d.arena_untagged);
 
+const COLUMNS = 12; // of devices in the list of snapshots
 const SENTENCES = 4; // the others are one click away
 
 /* Returns the line that says what the report is of. */
@@ -1667,7 +1676,7 @@ function titleLine(p) {
     const meta = p.meta, program = text(meta.program, 80), ran = num(meta.uptime_ns);
     const from = typeof meta.generated_at === 'string' && ran !== null ? Date.parse(meta.generated_at) - ran / 1e6 : NaN; // a profile of before 0.5 does not say when it began
     const began = text(meta.started_at, 40) || isFinite(from) && new Date(from).toISOString();
-    return el('p.who', program && el('b', program), ...[num(meta.pid) && 'pid ' + meta.pid, text(meta.host, 60) && 'on ' + text(meta.host, 60), text(meta.labels, 200),
+    return el('p.who', program && el('b', program), ...[text(meta.arguments, 200), num(meta.pid) && 'pid ' + meta.pid, text(meta.host, 60) && 'on ' + text(meta.host, 60), text(meta.labels, 200),
         began && 'since ' + began.replace('T', ' ').replace(/\.\d*Z$|Z$/, ' UTC'), ran !== null && 'for ' + duration(ran), p.raw.version && 'MemLord ' + text(p.raw.version, 20)].filter(Boolean).map(words => el('span', words)));
 }
 
@@ -1681,7 +1690,7 @@ function showOverview(p, body) {
         p.devices.length ? el('dl.figures',
             figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
             figure(several ? 'Peaks, added up' : 'Peak', sized(several ? sum(p.devices, d => d.height) : p.devices[0].height),
-                [several && 'each device had its own at another time', several && together && `at one time at least ${bytes(together)}`,
+                [several && 'each device had its own at another time', several && together && `the snapshot with most has ${bytes(together)}`,
                     zero(t.peak_error) > 0 && `peaks are low by at most ${bytes(t.peak_error)}`].filter(Boolean).join('; ')),
             figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')))
             : el('p', 'Nothing was recorded. Call memlord_alloc and memlord_free where the program gets and returns memory, or run it with ' +

@@ -4,27 +4,29 @@
 
 /* What the environment asks for, and what became of it. */
 static struct {
-    char path[PATH_MAX];      /* MEMLORD_REPORT; "" if the report goes to stderr */
-    char directory[PATH_MAX]; /* the directory of the start, with a / at its end; "" if the path
-                                 is absolute */
     memlord_format format;
     int told;   /* 1: a line at the start said that no report can be written there */
     int beside; /* 1: reports lie beside those of the program, under names of their own */
+    char path[PATH_MAX];      /* MEMLORD_REPORT; "" if the report goes to stderr */
+    char directory[PATH_MAX]; /* the directory of the start, with a / at its end; "" if the path
+                                 is absolute */
 } want;
 
 #define TARGET_MAX (2 * PATH_MAX)
 
 /* The file of the report that is being written. */
 static struct {
-    char path[TARGET_MAX];      /* with numbers in place of %p, %n and %t */
-    char quoted[2 * TARGET_MAX]; /* the same with each % doubled, as memlord_save takes it */
+    const char *quoted;        /* the path with each % doubled, as memlord_save takes it */
+    char path[3 * TARGET_MAX]; /* with numbers in place of %p, %n and %t; behind it follows
+                                  `quoted`, so that both touch one page */
 } target;
 
 /* Appends a text to the path. A text that does not fit is cut, because the system refuses such a
    path. */
 static void add_to_path(const char *text, size_t length) {
-    const size_t n = strlen(target.path);
-    (void)snprintf(target.path + n, sizeof target.path - n, "%.*s", (int)length, text);
+    const size_t n = strlen(target.path), room = TARGET_MAX - 1 - n;
+    memcpy(target.path + n, text, length < room ? length : room);
+    target.path[n + (length < room ? length : room)] = 0;
 }
 
 /* Returns the number that a letter after a % in the path stands for, or -1 if there is none. */
@@ -40,7 +42,7 @@ static long long number_in_path(char letter) {
 /* Names the file of the next report. */
 static void expand_path(void) {
     const char *slash = strrchr(want.path, '/'), *name = slash ? slash + 1 : want.path, *c;
-    char number[24], *to = target.quoted;
+    char number[24], *to;
     target.path[0] = 0;
     add_to_path(want.directory, strlen(want.directory));
     for (c = want.path; *c; c++) {
@@ -55,6 +57,7 @@ static void expand_path(void) {
             add_to_path(number, strlen(number));
         }
     }
+    target.quoted = to = target.path + strlen(target.path) + 1;
     for (c = target.path; *c; c++) {
         if (*c == '%') *to++ = '%';
         *to++ = *c;

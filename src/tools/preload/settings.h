@@ -14,6 +14,7 @@ static const struct {
                 {"SYMBOLS", 1},
                 {"EXACT", 1},
                 {"FOLD", 1},
+                {"ARGUMENTS", 1},
                 {"STACK_BYTES", ULONG_MAX},
                 {"STACK_DEPTH", ULONG_MAX},
                 {"EVENTS", ULONG_MAX},

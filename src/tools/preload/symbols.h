@@ -25,22 +25,31 @@ static struct {
 } ask;
 
 static struct {
-    char path[2][PATH_MAX + 32]; /* the two paths where symbolize may be: where it is built, and
-                                    where it is installed */
     int64_t born;                /* when this program began, in ms since 1970 */
     int folds;                   /* 1: names are without the arguments of templates */
+    const char *library;         /* the path of this library; NULL if it is not known */
+    char resolved[PATH_MAX];     /* the same, if the loader has only a relative path */
+    char path[2][PATH_MAX + 32]; /* the two paths where symbolize may be: where it is built, and
+                                    where it is installed; "" before find_symbolize */
 } symbolize;
+
+/* Notes at the start what symbolize needs later. */
+static void begin_symbolize(void) {
+    struct timespec t;
+    Dl_info own;
+    symbolize.folds = number_of("MEMLORD_FOLD") != 0;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    symbolize.born = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    if (dladdr(&symbolize, &own) && own.dli_fname)
+        symbolize.library = own.dli_fname[0] == '/' ? own.dli_fname
+                                                    : realpath(own.dli_fname, symbolize.resolved);
+}
 
 static void find_symbolize(void) {
     static const char *const names[] = {"symbolize", "../bin/memlord-symbolize"};
     char here[PATH_MAX], *end;
-    struct timespec t;
-    Dl_info own;
     size_t i;
-    symbolize.folds = number_of("MEMLORD_FOLD") != 0;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    symbolize.born = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-    if (!dladdr(&symbolize, &own) || !own.dli_fname || !realpath(own.dli_fname, here)) return;
+    if (symbolize.path[0][0] || !symbolize.library || !realpath(symbolize.library, here)) return;
     end = strrchr(here, '/');
     if (end) *end = 0;
     for (i = 0; i < 2; i++)
@@ -150,6 +159,7 @@ static int spawn_symbolize(int end, pid_t *pid) {
     char *argv[] = {program, option, born, symbolize.folds ? fold : NULL, NULL};
     posix_spawn_file_actions_t actions;
     int failed;
+    find_symbolize();
     (void)snprintf(born, sizeof born, "%lld", (long long)symbolize.born);
     if (posix_spawn_file_actions_init(&actions)) return -1;
     failed = posix_spawn_file_actions_adddup2(&actions, end, STDIN_FILENO) ||
@@ -285,6 +295,7 @@ static int can_name_more(void) {
 static int names_are_left; /* 1: MEMLORD_SYMBOLS=1 would name places that the report does not name */
 
 static int symbolize_is_there(void) {
+    find_symbolize();
     return !access(symbolize.path[0], X_OK) || !access(symbolize.path[1], X_OK);
 }
 
