@@ -1813,10 +1813,10 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
    physical device. The line has the limit, the capacity, the tickets, other processes, and the
    largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
    where several share the memory. The line also has the bytes of what is not listed, how many
-   requests failed on this device before, and how many neighbours rest there: see
-   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
-   this line itself when an allocation fails for good. When a reservation is refused, it logs the
-   line as a warning, at most once a second.
+   requests failed on this device before, how many bytes the neighbours on the page hold there, and
+   how many of them rest: see memlord_pressure_open and memlord_pressure_raise. It returns a length
+   as snprintf does, and allocates nothing. MemLord logs this line itself when an allocation fails
+   for good. When a reservation is refused, it logs the line as a warning, at most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -22944,7 +22944,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, tickets, held, resting;
+    uint64_t limit, tickets, held, neighbours, resting;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -22953,6 +22953,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
     tickets = phys->ticket_bytes;
+    neighbours = phys->neighbours;
     resting = phys->neighbours_resting;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
@@ -22969,6 +22970,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
+    if (neighbours) mli_putf(o, "; neighbours hold %jo", neighbours);
     if (resting) mli_putf(o, "; neighbours resting: %ju", resting);
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }

@@ -315,6 +315,12 @@ labels.endswith('MEMLORD_SKIP names an unknown function: nothing')
 [frames(t)[-14:] for t in totals if t['allocs'] == 100000] == [$levels]"
 verdict $? 'MEMLORD_SKIP leaves functions out of sites and stacks, and an unknown one is named'
 
+c -fPIC -shared tests/preload/timers.c -o "$out/timers.so" &&
+    TIMERS="$out/timers.txt" MEMLORD_REPORT="$out/timers.json" MEMLORD_SKIP=my_alloc,inner_alloc \
+        LD_PRELOAD="$out/timers.so:$so" timeout -s KILL 60 "$out/stacks" chain >/dev/null 2>"$why" &&
+    echo "timers: $(cat "$out/timers.txt")" >"$why" && [ "$(cat "$out/timers.txt")" -lt 10 ]
+verdict $? 'MEMLORD_SKIP, which unwinds at each alloc, makes no timer for each'
+
 preloaded env MEMLORD_REPORT="$out/static.json" MEMLORD_SKIP=my_alloc,inner_alloc "$out/hidden" chain &&
     holds static "'MEMLORD_SKIP' not in labels" && cp "$out/static.json" "$out/why" &&
     where=$(nm "$out/hidden" | awk '$3 == "level01" { print $1 }') &&

@@ -293,6 +293,18 @@ static void who_asks_is_told_that_the_neighbour_rests(void **state) {
     assert_int_equal(says_resting(p->a), 0);
 }
 
+static void an_explanation_says_what_the_neighbours_hold(void **state) {
+    pair *p = joined(state);
+    char line[1024];
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, 8 * MIB, NULL));
+    publish(p->b);
+    publish(p->a);
+    (void)memlord_explain(p->a, cuda(0), MIB, line, sizeof line);
+    assert_non_null(strstr(line, "; neighbours hold 8 MiB"));
+    (void)memlord_explain(p->b, cuda(0), MIB, line, sizeof line);
+    assert_null(strstr(line, "neighbours"));
+}
+
 static void a_page_that_was_removed_is_joined_again(void **state) {
     pair *p = joined(state);
     memlord *c;
@@ -870,6 +882,7 @@ int main(void) {
         PAIR(a_raise_of_nothing_asks_and_does_not_wait),
         PAIR(a_run_that_gave_nothing_back_is_followed_by_a_rest),
         PAIR(who_asks_is_told_that_the_neighbour_rests),
+        PAIR(an_explanation_says_what_the_neighbours_hold),
         PAIR(a_page_that_was_removed_is_joined_again),
 #if !TEST_SANITIZED
         PAIR(a_poll_does_not_take_the_page_from_under_the_listener),

@@ -135,10 +135,10 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
    physical device. The line has the limit, the capacity, the tickets, other processes, and the
    largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
    where several share the memory. The line also has the bytes of what is not listed, how many
-   requests failed on this device before, and how many neighbours rest there: see
-   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
-   this line itself when an allocation fails for good. When a reservation is refused, it logs the
-   line as a warning, at most once a second.
+   requests failed on this device before, how many bytes the neighbours on the page hold there, and
+   how many of them rest: see memlord_pressure_open and memlord_pressure_raise. It returns a length
+   as snprintf does, and allocates nothing. MemLord logs this line itself when an allocation fails
+   for good. When a reservation is refused, it logs the line as a warning, at most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)

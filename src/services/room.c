@@ -313,7 +313,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, tickets, held, resting;
+    uint64_t limit, tickets, held, neighbours, resting;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -322,6 +322,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
     tickets = phys->ticket_bytes;
+    neighbours = phys->neighbours;
     resting = phys->neighbours_resting;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
@@ -338,6 +339,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
+    if (neighbours) mli_putf(o, "; neighbours hold %jo", neighbours);
     if (resting) mli_putf(o, "; neighbours resting: %ju", resting);
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }

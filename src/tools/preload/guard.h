@@ -7,7 +7,7 @@
    its default, and the program still sees that default. Any other fault ends the program as
    before. */
 static const int faults[] = {SIGSEGV, SIGBUS};
-static int guarded; /* 1: the handler of SIGSEGV is ours, and stacks are samples */
+static int guarded; /* 1: the handler of SIGSEGV is ours, and few allocs unwind */
 
 static int (*real_sigaction)(int number, const struct sigaction *action, struct sigaction *old);
 
@@ -54,7 +54,7 @@ static void begin_guard(void) {
         now.sa_sigaction = on_fault;
         now.sa_flags = SA_SIGINFO | SA_NODEFER; /* no signal stays blocked after siglongjmp */
         if (!change_action(faults[i], &now, NULL) && faults[i] == SIGSEGV)
-            guarded = number_of("MEMLORD_STACK_BYTES") != 1;
+            guarded = number_of("MEMLORD_STACK_BYTES") != 1 && !getenv("MEMLORD_SKIP");
     }
 }
 
@@ -63,9 +63,9 @@ static void begin_guard(void) {
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-/* Has SIGSEGV sent to this thread when the time of its unwinder is up. If the stack of every alloc
-   is taken, there is no limit, because a limit takes longer than a stack. Returns 1 if there is a
-   limit now. */
+/* Has SIGSEGV sent to this thread when the time of its unwinder is up. If every alloc unwinds, for
+   its stack or past the functions of MEMLORD_SKIP, there is no limit, because a limit takes longer
+   than a stack. Returns 1 if there is a limit now. */
 static int begin_limit(timer_t *limit) {
     struct sigevent event;
     struct itimerspec in;
