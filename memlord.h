@@ -4477,9 +4477,9 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* Computes the memory of the process from the machine, the cgroup of the process and all cgroups
-   above it. *total is the lowest of their limits. *left is the least that any of them leaves.
-   `root` is the length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
+/* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
+   above. *total is the lowest limit. *left is the least that any of them leaves. `root` is the
+   length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -4503,7 +4503,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     return -1;
 }
 
-/* Puts the root into cpu->path, and returns its length. */
+/* Puts the root, a prefix of all paths, into cpu->path, and returns its length. */
 static size_t mli_cpu_root(mli_cpu *cpu) {
     return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
@@ -4752,9 +4752,9 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
 MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #endif
-/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
-   system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
-   dlopen, and call malloc. */
+/* Keeps MemLord's own module in memory until the process ends, if the module could be unloaded and
+   the system can prevent that. Returns 0 if the caller has to try again later, else 1. It may wait
+   for dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 /* With glibc it waits for nothing if the module is never closed. Such a module is one that the
    program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
@@ -4875,7 +4875,7 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: dlopen has loaded the modules from here on */
+    int dynamic; /* 1: dlopen has loaded the modules that follow */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
@@ -4892,7 +4892,8 @@ static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at
 }
 static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module,
                                     const ElfW(Phdr) * segment) {
-    const uint64_t page = 4096; /* the smallest page; offset and address are equal modulo it */
+    const uint64_t page = 4096; /* the smallest page; a segment's offset and address are equal
+                                   modulo it */
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     image->loaded = image->path = module->name;
     while (p->p_type != PT_LOAD) p++;
@@ -4937,8 +4938,8 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     out->loaded = out->path = loaded.name; /* nothing more is known of a module that dlmopen has
                                               loaded */
     out->bias = loaded.bias;
-    /* glibc gives the program no name. musl gives the name it was started by, or the name of a link
-       to it. */
+    /* In glibc's list the program has no name. In musl's list it has the name it was started by, or
+       the name of a link to it. */
     if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
@@ -4969,9 +4970,9 @@ static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns a pointer to the `size` bytes at an address of a dynamic section, or NULL if not all of
-   them are in memory. Some loaders replace the address in the file by the one in memory, and some
-   do not. Sets *end to the end of their segment. */
+/* Returns a pointer to the `size` bytes at `at`, an address in a dynamic section, or NULL if not
+   all of them are in memory. Some loaders replace the address in the file by the one in memory, and
+   some do not. Sets *end to the end of the segment that has the bytes. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -5255,7 +5256,7 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap);
 
 /* --------------------------------------------------------------------------- src/os/unwind.c -- */
 
-/* Relies on stacks that grow downwards: a frame above the mark is outside the function. */
+/* Relies on stacks that grow downwards: a frame at or above the mark is outside the callback. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     if (here >= *mark) *mark = 0;
     return *mark != 0;
@@ -5527,8 +5528,8 @@ enum {
                            totals */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
                            row's published balance */
-    MLI_RANK_COUNT,     /* guards the counters in the record that threads without a record of their
-                           own share */
+    MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
+                           of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
     MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
     MLI_RANK_LOG,       /* guards the logger, and the number of its calls that are in progress */
@@ -5575,8 +5576,8 @@ typedef struct mli_lock {
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
-/* Notes whether the thread is inside a shard of the map. Requires, for 1: the thread holds no lock
-   of an inner rank. The thread may be inside already. */
+/* Notes that the thread enters (1) or leaves (0) a shard of the map. Requires, to enter: the thread
+   holds no lock of an inner rank. The thread may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
 /* Returns 1 if the thread holds the lock. This function and the next four check what other
    functions require. */
@@ -5802,7 +5803,7 @@ typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_ar
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
-    mli_u32 displaced; /* entries that are not in their home bucket */
+    mli_u32 displaced; /* how many entries are not in their home bucket */
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
@@ -5819,12 +5820,12 @@ typedef struct mli_helper {
     mli_job job;
 } mli_helper;
 
-/* A physical device. The devices cpu, pinned and mapped share one, because all three use the host's
-   memory. */
+/* A physical device. The devices cpu, pinned and mapped share one, because all three use the memory
+   of the machine. */
 typedef struct mli_phys {
-    mli_lock lock;         /* guards all members below but `sampling`, the three of the sampler, and
-                              `poller`; also guards the bands of the devices that share this
-                              physical device */
+    mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_frame`,
+                              `sampler_reader` and `poller`; also guards the bands of the devices
+                              that share this physical device */
     mli_u32 sampling;      /* 1: a thread is asking the capacity source */
     void *sampler;         /* &mli_self of the thread that is asking the capacity source; guarded by
                               the callbacks lock */
@@ -5850,8 +5851,8 @@ typedef struct mli_phys {
                               device */
     uint32_t neighbours_resting; /* how many other ledgers on the pressure page rest (run no
                                     collection callbacks for a while) on this device */
-    uint64_t stalled;      /* the time of mli_now at which tasks were last seen to wait for the
-                              host's memory; 0: never */
+    uint64_t stalled;      /* the time of mli_now at which tasks were last seen to wait for memory
+                              of the machine; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
@@ -5917,7 +5918,7 @@ struct mli_stacks_state {
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
                                                    vector; they grow under the cold lock */
-    mli_u64 cut;                      /* stacks that have one return address or none, because no
+    mli_u64 cut;                      /* how many stacks have at most one return address, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
 };
@@ -6037,9 +6038,9 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A slot for a host's table of functions that is or was hooked. Each slot has functions of its own,
-   because a hooked function has no argument that could tell its table. Tables are hooked under the
-   registry lock. */
+/* A slot for a host's table whose functions MemLord replaces, or once replaced (hooked). Each slot
+   has functions of its own, because a hooked function has no argument that could tell its table.
+   Tables are hooked under the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
     memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
@@ -6079,7 +6080,7 @@ typedef struct mli_process_state {
     mli_hooked hooked[MLI_HOOKED];
     mli_u64 pid;             /* the process id; differs from getpid in a child that ran no fork
                                 handler */
-    mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
+    mli_u32 exit_key_ready;  /* 1: exit_key is valid; not read before `started` is DONE */
     mli_u32 exit_key_users;  /* how many threads are setting their exit hook */
     mli_exit_key exit_key;
 } mli_process_state;
@@ -6102,8 +6103,8 @@ typedef struct mli_debug_note {
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
-    uint32_t inside[2];  /* calls of the logger that the thread is in now, by the turn in which they
-                            began: 0 or 1, which changes with the logger; see mli_log_state */
+    uint32_t inside[2];  /* how many calls of the logger the thread is in, by the turn (0 or 1) in
+                            which they began; a new logger flips the turn: see mli_log_state */
 } mli_log_calls;
 
 /* The current thread's record in one ledger. No two ledgers have the same generation, so the
@@ -6287,8 +6288,7 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns text `number`, counted from 0, of texts that lie one after the other, each ended by a
-   0. */
+/* Returns the text with a number, counted from 0, in a sequence of texts that each end with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
@@ -6343,7 +6343,7 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site as mli_put_site does, but with the escapes of `put`. */
+/* Writes a site as "read_tensors loader.c:12". Writes its function and its file by `put`. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -6363,8 +6363,8 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
 /* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
-   before. The byte before is still in the buffer, because a full buffer is flushed only when more
-   text comes. */
+   before. The byte written last is still in the buffer, because a full buffer is flushed only when
+   more text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);
@@ -6695,7 +6695,7 @@ MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uin
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. */
+/* Writes a string of JSON or, if `json` is 0, text that is padded to a width. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
     const size_t start = o->total;
     if (json) {
@@ -6960,7 +6960,7 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Forgets the calls of the logger that the thread has entered since `before`. */
+/* Subtracts from the counts the logger calls that the thread has begun since `before`. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
@@ -6989,7 +6989,7 @@ MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    mli_log_calls before; /* the calls of loggers that this thread was in before */
+    mli_log_calls before; /* the logger calls that this thread was in at the start */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
@@ -7097,8 +7097,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    /* The other thread in this function may wait until this thread leaves the old logger. So this
-       thread does not wait for the other. */
+    /* If this thread is in the old logger, the other thread in this function may wait for it. So
+       this thread does not wait for the other. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
@@ -7718,8 +7718,9 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
    with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. Only one thread at a time starts or stops a helper, and the helper's `state`
-   says that one does. No helper waits for the end of another helper. */
+   the ledger's own. While a thread starts or stops a helper, the helper's `state` is
+   MLI_HELPER_BUSY, so that no other thread does so, too. No helper waits for the end of another
+   helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -7741,8 +7742,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
-    MLI_SPECIAL_PUBLISH = 1024,  /* more threads share a row with the thread now: its next call
-                                    publishes the cells that hold back more than their share */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the thread shares a row with more threads than before: its next
+                                    call publishes the cells with too many unpublished bytes */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -7766,8 +7767,8 @@ typedef struct mli_cache_entry {
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* the outermost span of the context, which is used again; NULL until it
-                               is made */
+    struct mli_span *spans; /* the outermost span of the context, kept for the next scope; NULL
+                               until it is made */
     mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
     struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
                                 fibre */
@@ -7829,10 +7830,10 @@ typedef struct mli_thread {
                                 alloc is picked */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
-    uint64_t taken_key;      /* the key of the last block that the thread had picked */
-    uint32_t taken_row;      /* the row of that block's stack; 0 if the block has ended, or if there
+    uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
+    uint32_t taken_row;      /* the row of this block's stack; 0 if the block has ended, or if there
                                 was none */
-    uint32_t taken_type;     /* the device type of that block */
+    uint32_t taken_type;     /* the device type of this block */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -7927,8 +7928,8 @@ MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int ty
 /* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
    set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets how many flags near_threshold and check_requested the alert mask says are set. Requires: no
-   other thread changes the mask. */
+/* Sets the number in the alert mask: how many flags near_threshold and check_requested are set.
+   Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
    addition. */
@@ -7966,7 +7967,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
-/* Writes the last report of a ledger, if a report was requested or a recorder saves one. */
+/* Writes the last report of a ledger, if one was requested, or was asked for at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
@@ -7989,7 +7990,7 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
    holds no lock and is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r);
 
-/* Keeps the library that has this code loaded from now on, because a thread will run the code, or
+/* Makes the library with this code stay loaded from now on, because a thread will run the code, or
    because a ledger was made that is never destroyed. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
 
@@ -8145,7 +8146,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last owner of the record had that block picked, not this
+            t->taken_row = 0; /* the last picked block is that of the former owner, not of this
                                  thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
@@ -8213,9 +8214,9 @@ static MLI_COLD int mli_thread_ready(void) {
     return mli_self.hooked != 0;
 }
 
-/* Returns the calling thread's record if mli_self has a record of another ledger, or none. Past the
-   thread's exit hook, or without memory for a record, locks and returns the orphan record. Returns
-   NULL if the ledger's own allocator makes the call. */
+/* Returns the calling thread's record if the record in mli_self is of another ledger, or missing.
+   Past the thread's exit hook, or without memory for a record, locks and returns the orphan record.
+   Returns NULL if the ledger's own allocator makes the call. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
@@ -8374,7 +8375,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
    bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record, plus 1
-     birth   mark:26 | 0:1; of a block born in a scope or on a stream: the birth number:26 */
+     birth   mark:26 | 0:1; if born in a scope or on a stream: number of the birth:26 | 1:1 */
 typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
@@ -8417,7 +8418,8 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
 static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->map.mark);
 }
-/* Sets the next mark and returns its number. After the last possible mark returns that one. */
+/* Makes the next mark current, and returns its number. Once the current mark is MLI_MARK_MAX, only
+   returns that number. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord);
 
 /* -- the numbers of devices -- */
@@ -8428,8 +8430,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
-   that does not fit gets the last element, which is always 0. */
+/* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
+   index. A device whose type or index has more bits gets the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -8447,7 +8449,7 @@ static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
 /* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
    can be read. */
 MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
-/* Returns the type of a device. A block is found by this type and its storage. */
+/* Returns the type of a device. The map finds a block by its storage and the type of its device. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
 }
@@ -8539,7 +8541,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-/* Returns the vacant slots of a header, as the lowest bits of their prints. */
+/* Returns a mask of a header that has the lowest bit of each vacant slot's print. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -8619,9 +8621,9 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
    Otherwise the caller leaves at once. Requires: the caller has just seen that
    MLI_SPECIAL_NO_BARRIER is not set in `special`.
 
-   Memory order: the release store orders the thread's earlier work before it, for a thread that
-   stops the shard. The acquire load pairs with the release store of the state by that thread. The
-   barrier in mli_barrier_threads ensures that the store comes before the load. */
+   Memory order: a thread S may stop the shard. The store to `inside` is a release, so S sees the
+   earlier work of this thread. The acquire load of the state pairs with the release store of the
+   state by S. The barrier in mli_barrier_threads keeps the store to `inside` before that load. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
@@ -8655,8 +8657,8 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters a shard that this thread owns, and begins at the home of a key. If the thread does not own
-   the shard, leaves it and returns 0. */
+/* Enters a shard that this thread owns, finds the home of a key, and loads its header. If the
+   thread does not own the shard, leaves it and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -8693,16 +8695,16 @@ static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     home->next = home->header ^ print << bit;
     return MLI_LIKELY(e->key == key) ? e : NULL;
 }
-/* Stores `next` as the header. The print that this store sets or clears inserts or erases the
-   entry. The release order publishes the words of the entry, which were written before. The store
-   also unlocks a shared bucket, because `next` lacks the lock bit. */
+/* Stores `next` as the header. This inserts or erases the entry, because it sets or clears the
+   print of the entry. The release order publishes the words of the entry, which were written
+   before. The store also unlocks a shared bucket, because `next` lacks the lock bit. */
 static MLI_HOT void mli_home_store(const mli_home *home) {
     mli_u64_store_release(&home->bucket->header, home->next);
 }
 
-/* Enters a shard that this thread owns, or a shared shard, and begins at the home of a key. In a
-   shared shard, locks the home. If another thread owns the shard or holds the bucket, or if the
-   shard has no table, leaves the shard and returns 0. */
+/* Enters a shard that this thread owns or that is shared, finds the home of a key, and loads its
+   header. In a shared shard, locks the home. If another thread owns the shard or holds the bucket,
+   or if the shard has no table, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     const uint32_t state = mli_shard_enter_by_store(t, s);
     if (MLI_LIKELY(state == t->id)) {
@@ -8729,12 +8731,12 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because this record enters by an exchange from now on. (The bit
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on. (The bit
    MLI_SPECIAL_NO_BARRIER is never cleared, and a later load never returns an older value.) The
-   release store pairs with the load in mli_barrier_threads. It makes visible all that the thread
-   did inside shards before it saw the bit. The loads here, in mli_barrier_threads and in
-   mli_shard_wait are seq_cst, because an acquire load may come before the store of an exchange
-   (ARM's ldapr). */
+   release store of by_exchange pairs with the load in mli_barrier_threads. A thread that loads 1
+   there sees all that this thread did inside shards before it saw the bit. The loads here, in
+   mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
+   the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -8744,12 +8746,13 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 }
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after this call what T stored before T's load. Callers need
-   this for a shard's state and `inside`, and for the alert or a threshold and the counts.
+   before this call, or the caller sees after this call what T stored before T's load. Two pairs of
+   stores need this. The caller stores a shard's state, and T stores `inside`. The caller stores the
+   alert or a threshold, and T stores counts.
 
    The system's barrier for all threads provides this order. Without that barrier T executes one of
    its own: the exchange when T enters a shard, and the addition when T ends a call
-   (mli_call_end_slow). That addition pairs with the addition here.
+   (mli_call_end_slow). That addition pairs with the addition in mli_alert_barrier.
 
    The system may refuse its barrier after threads have run without barriers of their own. T may
    then have read `special` without MLI_SPECIAL_NO_BARRIER, and may be preempted for any time before
@@ -8771,8 +8774,8 @@ MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
    acquire load in mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
-/* Stops all shards with one barrier, for a fork. Takes all shard locks, which mli_map_thaw
-   drops. */
+/* Stops all shards with one barrier, for a fork, a reset or a check. Takes all shard locks, which
+   mli_map_thaw drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
@@ -8782,10 +8785,11 @@ typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
 /* Gives a shard its first table, or a larger one. `size` is the size of the table that the caller
-   found too small. If another thread has replaced that table, does nothing and returns 0. The new
-   table is a fifth to a third larger, and is allocated before the shard is stopped. Only threads
-   that use this shard wait. Returns -1 if there is no memory, or if no table has room for the
-   entries. Requires: the caller is not inside a shard. */
+   found too small. If another thread has replaced that table, does nothing and returns 0. A table
+   of 3 buckets or more grows by a fifth to a third, or further if the entries do not fit then. The
+   new table is allocated before the shard is stopped. Only threads that use this shard wait.
+   Returns -1 if there is no memory, or if no table has room for the entries. Requires: the caller
+   is not inside a shard. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
 /* Makes a shard shared for good, if another thread owns it. Waits until that thread is outside.
@@ -8795,8 +8799,9 @@ MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, ml
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
    home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
    shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
-   that another has returned. In a small ledger, which can spare the memory, the bound is 2 to 64,
-   so that almost every entry is in its home. Requires: the caller is inside the shard. */
+   that another has returned. In a small ledger, which can spare the memory, the bound is 2 such
+   entries to 64 buckets, so that almost every entry is in its home. Requires: the caller is inside
+   the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
@@ -8942,8 +8947,9 @@ typedef struct mli_table {
     uint32_t size, displaced, count;
 } mli_table;
 
-/* Inserts an entry into a table that no other thread sees. Returns 0. Returns -1 if no bucket of
-   the entry's window has room, or if an overflow count before such a bucket is full. */
+/* Inserts an entry into a table that no other thread sees, and returns 0. Returns -1 if no bucket
+   of the entry's window has room, or if a bucket before the one with room has a full overflow count
+   for the entry's hash. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -9077,12 +9083,13 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
-/* Owns the spans of scopes, which record how high a thread's level on each device was during a
-   scope, and the invocations that threads share. services/scopes begins and ends spans, and
-   services/joint shares them. May use books/threads. Invariant: one thread at a time changes a
-   span, and needs no lock for that. Locks: joint, one for each invocation. */
+/* Owns the spans, and the invocations of scopes that threads share. A span belongs to one scope
+   that a thread is in. For each device it records the level of the thread's cell (bytes allocated
+   less freed) when the scope began, and the highest level since. services/scopes begins and ends
+   spans, and services/joint shares invocations. May use books/threads. Invariant: one thread at a
+   time changes a span, and needs no lock for that. Locks: joint, one for each invocation. */
 
-#define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context is in */
+#define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context may be in */
 
 /* What a span knows of a device: the thread's level when the span began, and the highest level
    since then. */
@@ -9091,16 +9098,17 @@ typedef struct mli_span_peak {
 } mli_span_peak;
 
 /* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
-   thread runs a member, the member adds to `level` the base of the thread's cell, less the level at
-   which its span began. So `level` is at most what all members have added, and `high` at most their
-   peak. `bytes`, `blocks` and `delta` are sums over the members that have left. */
+   thread runs a member, `level` includes the base of the thread's cell less the level at which the
+   member's span began. A base is at most the level of its cell. So `level` is at most the bytes
+   that all members have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and
+   `delta` are sums over the members that have left. */
 typedef struct mli_joint {
     mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
     uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
                                         invocation was adopted */
-    uint64_t start, before, bytes, blocks; /* as in mli_span */
+    uint64_t start, before, bytes, blocks; /* `start` and `before` are as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
@@ -9115,8 +9123,8 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
-                                       thread's live blocks then */
+    uint64_t start, before, blocks; /* when the span began: the stamp, the ledger's live bytes, and
+                                       the thread's live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -9126,8 +9134,9 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. The level was `above` bytes higher
-   for a moment before, which may raise `high`. Both arguments are signed. */
+/* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
+   level, and at least the old level plus `above`, which was reached meanwhile. Both arguments are
+   signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base of the thread's cell. */
@@ -9164,8 +9173,8 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
 /* ----------------------------------------------------------------------- src/books/watches.h -- */
 
 /* Defines the watch of a device, which is the state of its bands, and decides when the holders of
-   the device are noted. Owns no state, because a watch is a part of the device's record. May use
-   base/. Locks: see mli_watch. */
+   the device (services/snapshots) are noted. Owns no state, because a watch is a part of the
+   device's record. May use base/. Locks: see mli_watch. */
 
 /* The bytes of a device from which the metrics of bands are computed. */
 typedef struct mli_levels {
@@ -9197,9 +9206,10 @@ typedef struct mli_watch {
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device with `live` bytes are to be noted again. That is so if a
-   16th more is live than they had or, when the live bytes have fallen below the peak, a 128th more.
-   So the holders are noted seldom while memory grows, and once more close to its peak. */
+/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. They are if
+   the live bytes exceed those at the last note by more than a 16th. Below the peak, more than a
+   128th is enough. So holders are noted seldom while memory grows, and once more close to the
+   peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
 /* ----------------------------------------------------------------------- src/books/watches.c -- */
@@ -9227,19 +9237,19 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    under the count lock. A thread that frees the block of another thread counts the free in its own
    cell, so a level may be negative. Sums of levels are exact modulo 2^64.
 
-   A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
-   bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
-   bytes of the cell, and whenever the level is below the base or above the limit. The limit is the
-   base plus the cell's share (mli_cell_share). So while no thread is inside a shard the published
-   bytes of a row are at most the live bytes, and at least the live bytes less a share for each
-   cell. A reader of the peak adds the highs that are not yet published (mli_row_sum). The thread
-   decides from its cell alone whether to publish, because another thread may just have written the
-   row, and to fetch the row would take longer than the rest of a call. */
+   A thread publishes its cell at the first bytes that it counts there, and whenever the level is
+   below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
+   changed since the last one to the row's published bytes, less a part that the cell holds back,
+   and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So while
+   no thread is inside a shard, the published bytes of a row are at most the live bytes, and at
+   least these less a share for each cell. A reader of the peak adds the highs that are not yet
+   published (mli_row_sum). The thread decides from its cell alone whether to publish, because to
+   fetch a row that another thread has just written takes longer than the rest of a call. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* the number of each; in a site's cell `frees` counts the calls of free
-                              at the site, for blocks of any site */
+    mli_u64 allocs, frees; /* the numbers of allocs and frees; in a site's cell `frees` counts the
+                              calls of free at the site, for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
@@ -9279,8 +9289,8 @@ static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->free
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
-/* Counts a free on its device. Returns a negative value if the thread has to publish the cell or to
-   request a band check. */
+/* Counts a free in the thread's cell of the device. Returns a negative value if the thread has to
+   publish the cell or to request a band check. */
 static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes) {
     const int64_t past = mli_cell_count_free(cell, bytes);
     mli_u64_add_own(&cell->frees, 1);
@@ -9350,7 +9360,7 @@ typedef struct mli_device_record {
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample being taken; under that lock, too */
+    mli_sample_mark before;      /* the mark of the sample being taken; under the phys lock, too */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
@@ -9417,14 +9427,14 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
    May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns how far a cell's level has been above its base. If another cell of the row has published
-   since, returns how far the level is above the base now. Requires: the caller holds the row's
-   lock, if the ledger has a batch. */
+/* Returns how far the highest level of a cell since its last publication is above its base. If
+   another cell of the row has published since, takes the present level instead. Requires: the
+   caller holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes with a cell at its `high`. Does nothing if another
-   cell has published since this one did, because the published bytes may have been lower when this
-   cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. Does
+   nothing if another cell has published since this one did, because the published bytes may have
+   been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
@@ -9442,7 +9452,7 @@ typedef struct mli_row_delta {
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
-   a shard, so that a fork finds both changes or neither. */
+   a shard, so that a fork finds the change of the map and this count both or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
    finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
@@ -9451,7 +9461,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_
                                         unsigned n);
 
 /* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. That happens while calls are in
-   progress, because a sum may then have one half of a call and not the other. */
+   progress, because a sum may then have some counts of a call and lack the others. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
@@ -9467,23 +9477,23 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
                                       mli_row_totals *sum);
 
 /* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
-   without a lock. Returns 0 for a sum below 0, which has the free of a block by one thread, but not
-   the alloc by another. */
+   without a lock. The sum may have the free of a block by one thread, and lack the alloc by
+   another. If it is below 0 for that reason, returns 0. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets a row's peak to its live bytes. The earlier high of a cell no longer counts. The high of a
-   cell of a site or a tag becomes its level. So does that of the thread's own cell of a device.
-   The spans of another thread still need the high of that thread's cell of a device, so that thread
-   is asked to publish the cell. Requires: the map is frozen, so that no thread publishes or changes
-   a level. */
+/* Sets a row's peak to its live bytes, so that the earlier highs of its cells no longer count. In a
+   row of a site or a tag, sets the `high` of every cell to the cell's level. In a row of a device,
+   does so only for the cell of the thread t. The spans of another thread still need the `high` of
+   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen, so
+   that no thread publishes or changes a level. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Takes bytes out of `freed` that are counted now but were freed before the last reset. */
+/* Keeps bytes out of a device's total `freed` that are counted now but ended before the reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
 /* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */
@@ -9585,15 +9595,15 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if the end of this call is to look for a due snapshot. Only there may the host's clock
-   be called. Without a batch every call publishes, and only each 64th looks. */
+/* Returns 1 if the end of the call is to look for a due snapshot, because the host's clock may be
+   called only there. Without a batch every call publishes, and one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call, after a publication that found `live` bytes: if a bound
-   of a band was reached, the device's holders are to be noted again, or a snapshot may be due. */
+/* Requests a check at the end of the call if a publication of `live` bytes has reached a bound of a
+   band, if the device's holders are to be noted again, or if a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9623,8 +9633,8 @@ static uint64_t mli_row_slack(const mli_row *row) {
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
 /* Returns the share of a cell, the most bytes that it may hold back now. That is a batch if no
-   other cell of the row has published. Else the slack of the row is divided among the cells that
-   have published. */
+   other cell of the row has published. Otherwise it is an equal part of the row's slack, and at
+   most a batch. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
@@ -9632,17 +9642,17 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the live bytes have risen by a 16th, so a device with little
-   memory must publish that often. */
+   noted when a publication finds that the live bytes have risen by a 16th. So even a device with
+   little memory must publish before its live bytes have risen by a 16th. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Adds a cell to those of its row that have published, before its first publication. The other
-   cells then have a smaller share, so the function asks their threads to publish. The first cell of
-   the row may hold back a whole batch until it publishes, and row->first names it. */
+/* Counts a cell as one that publishes, before its first publication. The row's other cells then
+   have a smaller share, so it asks their threads to publish, except in a row of a site. Until the
+   first cell publishes again, it may hold back a whole batch, and row->first points to it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9658,23 +9668,23 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Sets the limit of a cell, which is never 0 from then on. */
+/* Sets the limit of a cell. Stores UINT64_MAX for 0, which marks a cell that never published. */
 static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
-   of another cell adds them to the peak, because the published bytes, the level of that cell and
-   these bytes were live together. Requires: the caller holds the row's lock. */
+   of another cell counts them in the peak, because they are live together with the published bytes
+   and the level of the cell that publishes. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
-/* Makes a cell of another thread publish at its next call, after a peak reset of its device. Until
-   then row->held has the bytes that it holds back, and publications of other cells add them to the
-   peak. The limit is below the base by twice these bytes and 1, so that the publication finds them:
-   see mli_cell_held. The thread may be in a call that has not read `special` again. A free of that
-   call publishes, too, because it lowers these bytes. */
+/* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
+   then row->held has the bytes that the cell holds back, and publications of other cells count them
+   in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
+   bytes plus 1. If the thread is in a free that has read `special` already, this free must publish,
+   too, because it lowers these bytes. So the cell's threshold for the next band check becomes 0. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9754,9 +9764,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes those of a thread's cells for the rows of a book that may come to hold back more than
-   their share. Also publishes a cell that is alone in its row, in case a peak reset has asked for
-   it. */
+/* Publishes each of a thread's cells in a book that could hold back more than its share before it
+   reaches its limit. Also publishes a cell that is the only published one of its row, in case a
+   peak reset has asked for it. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -9783,9 +9793,9 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
 
 /* -- the general path: deltas, applied to all rows of a block -- */
 
-/* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Bytes that
-   the delta counts both in and out never raise the level. The order of `out`, `level` and `frees`
-   is that of mli_cell_count_device_free. */
+/* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Changes the
+   level once, by the difference of the bytes in and out. So bytes that are both in and out never
+   raise it. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
@@ -9801,9 +9811,9 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, after a cell of the orphan record has counted the delta in
-   the place of the thread's own cell. The level of the thread has not risen, so the function lowers
-   the level at which each span began. */
+/* Adds a delta to all spans of a thread, after the orphan record's cell has counted the delta in
+   the place of the thread's own cell. The level of the thread's own cell has not changed. So the
+   function lowers the levels in each span by as much as the delta would have raised that level. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -9866,9 +9876,9 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
 }
 
 /* Returns by how many bytes the peak of a row may be too low: the sum of what its cells may hold
-   back. A cell that was the k-th to publish and idle since then holds back at most a k-th of the
-   slack. The first cell was asked to publish again when a second one did, so it holds back at most
-   half. The first cell of a site is not asked, and holds back at most a batch. */
+   back. A cell that was the k-th to publish, and was idle since then, holds back at most a k-th of
+   the slack. The first cell was asked to publish again when a second one did, so it holds back at
+   most half of the slack. The first cell of a site is not asked, and holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -9891,7 +9901,7 @@ typedef struct mli_cell_sums {
 
 /* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
    `level` also pairs with the release stores of the calls that count. So a reader that finds the
-   level of a call also finds the counts of all calls that ended before. */
+   level that a call stored also finds the counts of all earlier calls of that thread. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -9910,19 +9920,19 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     return sum;
 }
 
-/* Raises the peak of a row to what its cells show, and sets the sums that concern the peak. No
-   cell with a batch can publish meanwhile, so the published bytes and what one cell holds back were
-   live together. The levels of all cells may be of different moments: the thread of one cell may
-   have freed before another one allocated. They were live together if a second pass finds the same
-   sums, because a call changes `allocs` or `out` before the level. Without a batch the published
-   bytes are the live bytes. */
+/* Raises the peak of a row to what its cells show, and sets the members of *sum that concern the
+   peak. With a batch no cell can publish while the row is locked. So the published bytes and what
+   one cell holds back were live together. The levels of all cells may be of different moments, and
+   then not live together: one thread may have freed before another allocated. If a second pass
+   finds the same sums, the levels were live together, because a call changes `allocs` or `out`
+   before the level. Without a batch the published bytes are the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: some cell's `high` does not count, because another has published */
+    int blind = 0; /* 1: some cell's `high` does not count: another cell has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -9992,7 +10002,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
         mli_cell *cell = mli_cell_at(of, book, number);
         uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* the spans of the cell's thread need its base and its high */
+        if (device && of != t) { /* the spans of the cell's thread need the cell's base and high */
             mli_cell_ask(of, row, cell);
             continue;
         }
@@ -10050,8 +10060,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
-/* Clears the row locks. A thread that held such a lock while the map was stopped only read the row,
-   or changed its peak and `latest`. */
+/* Clears the row locks in a forked child, which lacks the threads that held them. While the map was
+   stopped, such a thread only read the row, or changed its peak and `latest`. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -10060,10 +10070,10 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
 }
-/* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait meanwhile, so the function takes at most 1024 rows. It takes
-   all rows of devices at once, and adds 1 to the epoch with them. So a free comes before both
-   changes or after both. */
+/* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
+   calls of all threads wait meanwhile. Returns the number of the row after them. There are fewer
+   devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch before
+   other calls go on. So a free comes before both changes or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
@@ -10192,8 +10202,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
    mli_index_reserve_locked has reserved room for the key, and the key is not in the index. */
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
 
-/* Adds a row under an index key, and the orphan record's cell for the row. Numbers start at 1;
-   number 0 means no row. The release store of the row count comes last, and publishes the row. */
+/* Adds a row, the orphan record's cell for the row, and the row's number in the index under `key`.
+   Numbers start at 1; number 0 means no row. The release store of the row count publishes the row,
+   after all its members are set. The index gets the number after that. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
@@ -10591,7 +10602,7 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* By device type: 1 if its bytes are in host memory. All such types share one physical device. */
+/* By device type: 1 if its bytes are in main memory. All such types share one physical device. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
 /* Returns 1 if the argument names one device. */
@@ -10607,16 +10618,16 @@ MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
 /* Returns 1 if a selector includes a device. */
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
-/* Returns the key of a device in the index of names. Bit 55 is set in it, and in no address, so no
-   key of a device equals that of an address. */
+/* Returns the key of a device in the index of names. Bit 55 is set in this key and in no address,
+   so the key of a device never equals the key of an address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
 /* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
    store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the record of physical device i. Record 0 is host memory, which cpu, pinned and mapped
-   share. Record i is otherwise the own_phys of the device with dev i, and is unused if that device
-   shares the physical device of another. */
+/* Returns the record of physical device i. Record 0 is the machine's main memory, which cpu, pinned
+   and mapped share. Any other record i is the own_phys of the device with dev i. It is unused if
+   that device shares the physical device of another. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
@@ -10907,7 +10918,7 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 
 /* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
-   the account is closed, the thread no longer uses it afterwards. */
+   that account was closed, returns 0, and the thread stops using it. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
 /* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
@@ -10915,8 +10926,8 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Holds bytes of an account for a ticket. Returns 0 if the limit leaves no room for them. If the
-   account is closed, returns 1 and holds nothing. */
+/* Adds `bytes` to the bytes that tickets hold of an account. Returns 0, and adds nothing, if the
+   account's limit leaves no room for them. If the account is closed, returns 1 and adds nothing. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
 /* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
    limit is. */
@@ -11050,7 +11061,7 @@ static mli_account_record *mli_account_lock(memlord *lord, memlord_account accou
     mli_lock_drop(&b->lock); /* the account was closed meanwhile */
     return NULL;
 }
-/* Returns the most bytes that the limit of an account allows. */
+/* Returns the most bytes that an account may have: its limit, but at most MLI_BYTES_MAX. */
 static uint64_t mli_account_most(const mli_account_record *b) {
     return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
 }
@@ -11059,11 +11070,12 @@ static uint64_t mli_account_most(const mli_account_record *b) {
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
-/* Takes `bytes` off the number *of, or sets it to 0 if it is less. */
+/* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds bytes to an account that may have at most `most` bytes, with those that tickets hold. If
-   they do not fit, adds nothing and returns MEMLORD_E_LIMIT. */
+/* Adds `bytes` to an account, if its own bytes and those that tickets hold are then at most `most`.
+   Otherwise adds nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it adds nothing, or if
+   the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -11187,8 +11199,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork needs these locks, because a thread may charge
-   an account outside of all shards, which a fork stops. */
+/* Takes or drops the locks of all accounts. A fork stops all shards, but a thread may charge an
+   account while it is outside of all shards. So a fork takes these locks, too. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -11319,13 +11331,14 @@ typedef struct mli_scope_record {
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
     mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
-    mli_u64 birth; /* a cache: the latest birth of this scope that has no stream, as the mark, 26
-                      bits, and the number of the birth, 26 bits; 0 means none yet */
+    mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
+                      birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
 
-#define MLI_CACHE_MAX 8192 /* the most homes of a cache that has memory of its own */
+#define MLI_CACHE_MAX 8192 /* the most homes of a thread's cache; a home is an entry at which a
+                              look-up may begin */
 
-/* The mark, the scope and the stream that blocks have in common. */
+/* A birth: the mark, the scope and the stream under which blocks were allocated. */
 typedef struct mli_birth {
     uint64_t stream;      /* 0 means no stream */
     uint32_t mark, scope; /* the numbers of the mark and of the scope; a scope of 0 means none */
@@ -11340,9 +11353,9 @@ typedef struct mli_site_origin {
                            known */
 } mli_site_origin;
 
-/* A module, which is an executable or a library, that has had a return address. The record lives
-   until the ledger ends, because sites refer to modules that are unloaded. A place is a module, its
-   build id, and the offset of a call in the file of the module. */
+/* A module: an executable or a library in which a return address was seen. The record lives until
+   the ledger ends, because sites refer to modules that are unloaded. A place is a module, its build
+   id, and the offset of a call in the file of the module. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order in which modules are seen */
     struct mli_module *next; /* the module that was seen before this one */
@@ -11375,8 +11388,8 @@ typedef struct mli_site_record {
     const void *module;      /* of a struct of the host: the module that has it (see
                                 mli_site_origin) */
     const mli_module *where; /* of a return address: the module that has it; NULL if none has */
-    uint64_t offset;         /* the offset in the file of the byte before the return address, which
-                                lies inside the call */
+    uint64_t offset;         /* the offset of the byte before the return address, in the file of the
+                                module; this byte lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
     struct mli_site_record *before; /* the site of a return address that was made before this one */
     uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
@@ -11404,7 +11417,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
                                                          mli_site_record **out);
 
 /* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock
-   but the orphan lock. mli_busy_begin, which this function calls, drops that one. */
+   but the orphan lock. mli_busy_begin drops the orphan lock while this function searches for the
+   module. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -11456,8 +11470,8 @@ struct mli_sites_state {
     mli_ptr modules; /* mli_module *: the newest module; changes under the cold lock */
     mli_ptr places;  /* mli_site_record *: the newest site of a return address; changes under the
                         cold lock */
-    mli_ptr named;   /* mli_site_record *: the newest site whose symbol was looked up; so were the
-                        symbols of all older sites; NULL if none was */
+    mli_ptr named;   /* mli_site_record *: the symbols of this site and of all older ones were
+                        looked up; NULL: of no site */
 };
 
 /* These are arrays, not string literals. A linker drops the literals of an object all together or
@@ -11470,7 +11484,8 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, with kept copies of its strings. Returns MLI_AGAIN if it needs memory first. */
+/* Copies a site to *out, with the ledger's own copies of its strings. Returns MLI_AGAIN if the
+   caller has to get memory and then call again. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11486,8 +11501,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings, in a module. If there is none, returns NULL, and
-   *key is a free key of the index for the site. */
+/* Finds the site that has the kept strings and the line of `kept`, in a module. If there is none,
+   returns NULL, and *key gets a free key of the index under which the site can be added. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -11515,8 +11530,8 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under the key `content` and under the address of its struct. So the host
-   finds the site by every struct by which it was ever displayed. Requires: room for two keys is
+/* Adds a site to the index under the key `content` and under the address of its struct `original`,
+   which the host may pass back once reports have shown it. Requires: room for two keys is
    reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
@@ -11582,13 +11597,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id in memory is not that of a known module. Reads the id only in the page
-   where the module starts, because every module has that page. */
+/* Returns 0 if the build id that lies in memory now is not that of `module`. Reads the id only in
+   the page where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells the
-                                                                    module */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* then the name alone decides */
     return !memcmp(image->id, module->id, image->id_size);
 }
 /* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
@@ -11652,8 +11666,9 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. If there is none, returns NULL, and *key is a free key of the index
-   for the site. A module that is loaded again at another address has the same sites. */
+/* Finds the site of a place. If there is none, returns NULL, and *key gets a free key of the index
+   under which the site can be added. A module that is loaded again at another address has the same
+   sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -11757,9 +11772,9 @@ static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
     return now && (now->image.stays ||
                    (mli_module_now(lord, site->address, &now) && now == site->where));
 }
-/* Returns the name of the function that has the return address of a site. Returns NULL if the
+/* Returns the name of the function in which a site's return address lies. Returns NULL if the
    symbol is not known, or if the module is not there now. Requires: the caller holds no lock of the
-   ledger, because the search takes a lock of the loader, and the call could wait for ever. */
+   ledger. The search takes a lock of the loader, so the call could otherwise wait for ever. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     mli_symbol_query q = {(const char *)site->address - 1, NULL, 0, NULL};
@@ -11767,8 +11782,8 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     return q.name;
 }
 /* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
-   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if it needs
-   memory first. */
+   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if the caller
+   has to get memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11972,8 +11987,8 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
     return result;
 }
 
-/* Gives a site its functions, whose strings it copies to `all`. Returns MLI_AGAIN if it needs
-   memory first. */
+/* Copies the functions at a return address to `all`, and stores `all` in the site. Returns
+   MLI_AGAIN if the caller has to get memory and then call again. */
 static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site_record *site,
                                                          const memlord_function *from,
                                                          mli_functions *all) {
@@ -12030,7 +12045,8 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
 /* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
-   allocator makes notes no site, because the outer call still needs the site that it noted. */
+   allocator makes notes no site, because it runs inside another call, whose site is still
+   needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
@@ -12065,10 +12081,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if it is the first at that site, or the first that the function made
-   with that result. Logs no refusal of a call that the logger makes. Neither counts nor logs a call
-   that the ledger's allocator makes. `fault` says what is wrong with an argument, or is NULL if
-   that is unknown. Requires: the caller holds no lock. */
+   `site`. Logs the refusal if it is the first at that site, or the first with that result by the
+   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes.
+   Neither counts nor logs a call that the ledger's allocator makes. `fault` says what is wrong with
+   an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -12094,8 +12110,8 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1 if a refusal by this function was logged;
-                                              second index: 0 for E_INVALID, 1 for E_DEVICE */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal by the function was logged; the second
+                                              index is 0 for E_INVALID, 1 for E_DEVICE */
 };
 
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
@@ -12363,9 +12379,10 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 
 /* ------------------------------------------------------------------------- src/books/picks.h -- */
 
-/* Has the table of picked blocks: the stack of each block whose alloc was sampled. Owns no state:
-   books/stacks has the table in its own. May use base/memory and books/map. Invariant: a part is at
-   most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
+/* Implements the table of picked blocks, which tells the stack of each block whose alloc was
+   sampled. Owns no state: the table is in the state of books/stacks. May use base/memory and
+   books/map. Invariant: a part of the table is at most three quarters full. Locks: MLI_RANK_STACKS,
+   one for each part. */
 
 /* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
    that such an alloc is picked. The weight of the block is its bytes times `scale`. */
@@ -12408,8 +12425,8 @@ MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
 MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick);
 
-/* The next four are for all parts of a table: they give the locks their rank, take or drop the
-   locks, free the memory, and return the number of blocks. */
+/* Each of the next four functions works on all parts of a table. They give the locks their rank,
+   take or drop the locks, free the memory, and return the number of blocks. */
 MLI_PRIVATE MLI_COLD void mli_picks_init(mli_picks *parts);
 MLI_PRIVATE MLI_COLD void mli_picks_lock(mli_picks *parts, int take);
 MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts);
@@ -12562,8 +12579,8 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
                                        parent scope */
 };
-/* Returns the salt of an entry of a kind, MLI_CACHE_... `rest` is the part of what is looked up
-   that the entry's key does not have. */
+/* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
+   salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
 }
@@ -12648,7 +12665,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Notes in a guard what the end of the guard is to restore. */
+/* Stores in a guard how many tags, or with `scope` how many scopes, are open in the thread's
+   context. The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
@@ -12751,7 +12769,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. Returns MLI_AGAIN if it needs memory first. */
+/* Finds or adds a birth. Returns MLI_AGAIN if the caller has to get memory and then call again. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -12792,9 +12810,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Keeps them in the scope, and
-   in the thread if the stream is the thread's. If there is no room for a birth, returns the bits of
-   the mark alone, so that the block is recorded without scope and stream. */
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them: in the scope if
+   the stream is 0, and in the thread if the stream is the thread's. If there is no room for a
+   birth, returns the bits of the mark alone, so that the block is recorded without scope and
+   stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13000,8 +13019,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag. `guard` gets what the end of the guard restores; it is NULL if the tag has no
-   guard. The default tag is at the bottom of the stack of tags. */
+/* Begins a tag. If `guard` is not NULL, it gets the number of open tags, which the end of the guard
+   restores. The default tag is at the bottom of the stack of tags. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;
@@ -13175,9 +13194,9 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 
 /* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
    site, on one device. Nodes and rows are never removed, and are found without a lock. The live
-   bytes of a row are the sum over its live blocks, so they end at 0. The table and MLI_PICKED
-   change while the caller is inside the shard and no other thread can reach the entry. A caller
-   reserves room in the table before it enters the shard. The table has parts, as the map has
+   bytes of a row are 0 again once all its blocks have ended. The table of picked blocks and the bit
+   MLI_PICKED change while the caller is inside the shard and no other thread can reach the entry. A
+   caller reserves room in the table before it enters the shard. The table has parts, as the map has
    shards, and all keys of one shard are in one part. So threads that use different shards seldom
    wait for each other. */
 
@@ -13220,7 +13239,7 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 
 MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
-/* Returns how many blocks the table has. */
+/* Returns how many blocks the table of picked blocks has. */
 #if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord);
 #endif
@@ -13256,21 +13275,25 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
 /* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
    functions do: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack. The row still has its bytes. */
+/* Removes a block from the table, and returns its stack. The totals of the stack still include the
+   block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
-/* Takes a block that ends out of the table and off its row. With `undo` the row then counts as if
-   the block had not been allocated. */
+/* Removes a block from the table and from the totals of its stack, because the block ends. With
+   `undo` the row then counts as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. */
+/* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
+   is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back room in the table, if the call has picked its alloc and opened no block. */
+/* Gives back the room that the call has reserved in the table, if the call has not used this
+   room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block of this key, which this call opens, the stack `pick` on a device and a row of the
-   sites. That is the stack of a block that moves, or that comes back to its old place. */
+/* Gives the block that this call opens under `key` the stack of an older block, `pick`. It counts
+   on `dev` and on the site row `site`. The block is one that moves, or comes back to its old
+   place. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
-/* Notes that the block that this call resizes is no new alloc, and had `bytes` before. */
+/* Says that this call resizes a block, which had `bytes` before, so that it counts no new alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Draws whether the alloc that this call records is picked. If so, finds its stack, reserves room
@@ -13293,8 +13316,8 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Notes the live bytes of every stack of a device as the bytes that the stack holds at the peak of
-   the device. */
+/* Stores the live bytes of every stack of a device as the bytes that the stack holds at the
+   device's peak. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
    if that is 0). The first call also seeds the samples, and unwinds once, because the system's
@@ -13355,7 +13378,7 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* the address of the ledger is random */
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* so is that of the stack */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack's address is random, too */
     seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* the newest generation */
     lord->stacks.seed = seed;
 }
@@ -13445,8 +13468,8 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Gives a site a number among the frames of stacks, if it has none. Returns MLI_AGAIN if it needs
-   memory first. */
+/* Gives a site a number among the frames of stacks, if it has none. Returns MLI_AGAIN if the caller
+   has to get memory and then call again. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -13501,7 +13524,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds the row of a stack for a device and a row of the sites, or adds it. */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (its row, or
+   0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -13566,8 +13590,8 @@ static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Takes a block that was picked off the totals of its stack. With `undo` the row counts as if the
-   block had not been allocated. */
+/* Subtracts a picked block from the totals of its stack. With `undo` the row counts as if the block
+   had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -13598,7 +13622,7 @@ static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes)
     }
 }
 
-/* Notes a block as the last one that this thread had picked. */
+/* Stores a block as the last picked block of this thread. */
 static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     mli_thread *t = mli_self.thread;
     if (mli_self.generation != lord->generation) return; /* the thread has no record */
@@ -13606,13 +13630,14 @@ static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     t->taken_row = pick->row;
     t->taken_type = pick->type;
 }
-/* Returns 1 if a block is the last one that this thread had picked. */
+/* Returns 1 if a block is the last picked block of this thread. */
 static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     const mli_thread *t = mli_self.thread;
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Counts a block as a temporary if it ends while it is the last one that this thread had picked. */
+/* Counts a block as a temporary if it ends while it is still the last picked block of this
+   thread. */
 static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!mli_taken_is(lord, pick)) return;
     mli_self.thread->taken_row = 0;
@@ -13671,9 +13696,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Notes the row of the stack for the block that the present public call opens under this key. If
-   `row` is 0, or the table of picked blocks has no room, counts the stack as dropped. Requires:
-   the public call ends with mli_stack_forget. */
+/* Stores in mli_self the row of the stack of the block that the current public call opens under
+   `key`. If `row` is 0, or the table of picked blocks has no room, counts the stack as dropped.
+   Requires: the public call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13833,7 +13858,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
     double mean;
     int may, cut;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
-    most = mli_stacks_depth(lord); /* a change after this load sets the bit again */
+    most = mli_stacks_depth(lord); /* a later change of the depth sets the bit again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -13970,13 +13995,13 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
 }
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_stack_tables *tables;
-    if (take) mli_lock_take(&lord->stacks.lock); /* the tables stay as they are */
+    if (take) mli_lock_take(&lord->stacks.lock); /* no thread makes the tables meanwhile */
     tables = mli_stack_tables_of(lord);
     if (tables) mli_picks_lock(tables->picks, take);
     if (!take) mli_lock_drop(&lord->stacks.lock);
 }
-/* Makes every thread of a forked child draw again at its next alloc. Otherwise it would draw what
-   its parent draws. */
+/* Makes every thread of a forked child draw again at its next alloc. Otherwise the child would draw
+   the same numbers as its parent. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_u32_store(&lord->stacks.setting, 0);
@@ -14080,8 +14105,8 @@ typedef struct mli_ring {
     size_t size, stride, capacity;
     uint64_t subbufs;
     uint32_t subbuf_events; /* events in a sub-buffer */
-    mli_u64 next_subbuf;    /* how many sub-buffers were given out or skipped so far; the
-                               sub-buffers lie behind the ring */
+    mli_u64 next_subbuf;    /* how many sub-buffers were given out or skipped so far. The
+                               sub-buffers lie in memory behind this struct. */
 } mli_ring;
 
 /* Returns the ring, or NULL if there is none yet. */
@@ -14230,8 +14255,8 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        mli_u64_store(&b->generation, 0); /* must be visible before `count`, which is therefore
-                                             stored by a release, as events are */
+        mli_u64_store(&b->generation, 0); /* must be visible before the new `count` and events,
+                                             which are therefore stored by releases */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
@@ -14353,7 +14378,7 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
 
 /* Begins to read a sub-buffer. Returns 1 if it has events. The acquire loads pair with the release
    stores of mli_subbuf_next and mli_event_write. The generation is loaded again after the words. If
-   it has changed, a later writer may have stored some of the words. */
+   it has changed, a later writer may have stored some of the words, so the result is 0. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;
@@ -14514,10 +14539,10 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
-   for. May use base/memory, books/devices and books/threads. Invariant: only one thread at a time,
-   the asker of a fence, calls the fence's `done` and `drop`, and it holds no lock then. Lock:
-   MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard while it holds
-   the lock. */
+   for. A pending block was freed, and ends when its fences are done. May use base/memory,
+   books/devices and books/threads. Invariant: only one thread at a time, the asker of a fence,
+   calls the fence's `done` and `drop`, and it holds no lock then. Lock: MLI_RANK_FENCES. A thread
+   may take this lock inside a shard, and enters no shard while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
@@ -14527,14 +14552,15 @@ typedef struct mli_pending_queues {
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
-/* A fence is in one of three states. In the first, its block is live, and the fence is a recorded
-   use. In the second, its block is pending and waits for the fence. The fence is then in a queue,
-   that of its device and its `queue`, until it is done or has failed. In the third, its block has
-   ended, and the fence is to be dropped. If a block ends while its fence has an asker, the fence is
-   detached, and the asker frees the fence. If the fence has no asker, the thread that holds the
-   block puts the fence on the list `to_drop`. */
+/* A fence is in one of three states. In the first, its block is live, and the fence stands for a
+   use of the block (memlord_block_use). In the second, its block is pending and waits for the
+   fence. The fence is then in the queue for its device and its memlord_fence.queue, until it is
+   done or has failed. In the third, its block has ended, and the fence's `drop` must still be
+   called. If the fence has an asker when its block ends, the fence is detached, and its asker calls
+   `drop`. Otherwise the thread that ends the block puts the fence on the list `to_drop`. */
 
-/* The pending fences of one device and `queue`, in the order of the frees. */
+/* The pending fences with the same device and the same memlord_fence.queue, in the order of the
+   frees. */
 typedef struct mli_queue {
     struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
     struct mli_fence_record *first, *last;
@@ -14568,7 +14594,7 @@ typedef struct mli_fence_record {
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
     int early_answer;     /* what `done` returned while earlier fences of the queue were pending; 0
                              if it was not called then */
-    mli_queue spare;      /* memory for a queue, of this fence or of another: see spare_queues */
+    mli_queue spare;      /* memory that any queue may use: see spare_queues */
 } mli_fence_record;
 
 /* Takes the fences lock. */
@@ -14596,11 +14622,11 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
-/* Returns the queue of a device and `queue`, or NULL if there is none. */
+/* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
-/* Schedules the next poll of a queue: after `rest` calls on its device type, or after MLI_REST_NS.
-   If `rest` is 0, the next call polls the queue. */
+/* Schedules the next poll of a queue: after `rest` calls on its device type or after MLI_REST_NS,
+   whichever comes first. If `rest` is 0, the next call polls the queue. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
@@ -14610,9 +14636,9 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 /* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has got other fences. The end of a
-   call drops them. If a fence has an asker, the asker frees the fence. May be called inside a
-   shard. */
+/* Detaches f and its siblings from a block that has ended or has got other fences. A fence that has
+   an asker is dropped by its asker. The others are dropped at the end of this call or a later one.
+   Does nothing if f is NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
 /* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
@@ -14635,7 +14661,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
    if there is none. */
 MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
 
-/* Drops and frees the fences that are to be dropped. Requires: the caller holds no lock, and is not
+/* Empties the list `to_drop`: calls the `drop` of each fence, and frees the fence. Does nothing if
+   this thread is running a function of a fence. Requires: the caller holds no lock, and is not
    inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
 
@@ -14652,7 +14679,7 @@ struct mli_fences_state {
     mli_ptr all;                      /* mli_fence_record *: the newest of all records; records are
                                          only added */
     struct mli_fence_record *unused;  /* records that hold no fence */
-    struct mli_fence_record *to_drop; /* the detached fences, whose blocks have ended */
+    struct mli_fence_record *to_drop; /* fences that the end of a call drops */
     struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free need
                                          not allocate a queue */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
@@ -14779,7 +14806,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* no thread has asked this fence since it became the first of the queue */
+    if (q->first) { /* no thread has asked the new first fence since it became the first */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -14964,11 +14991,11 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
 /* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
    home if the shard is shared. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
-   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
-   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
-   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
-   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
+/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
+   finds the key. Otherwise stops where no later bucket can have the key, but with `want_room` not
+   before it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
+   used. Returns 0, or -1 if another thread holds the lock of a later bucket. The caller must then
+   leave the shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
@@ -14983,10 +15010,10 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
 /* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
-   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
-   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
-   memory. Requires: the caller is not inside a shard. */
+   live; with `want_room` mli_probe_insert can then insert it. If another thread owns the shard,
+   makes the shard shared. If `want_room` is set and the table has no slot for the key, grows the
+   table. Returns 0; the thread is then inside the shard, unless the shard has no table. Returns -1,
+   outside the shard, if there is no memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
@@ -15155,9 +15182,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* Owns the side records and the parts of blocks. A side record has the facts of a block for which
    its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
-   a side record belongs to the thread that holds its entry, inside an owned shard or with the
-   probe's buckets locked; parts lie in their storage and do not overlap. Locks: those of the
-   map. */
+   a side record belongs to the thread that holds its entry, because this thread is inside a shard
+   of its own or has locked the entry's bucket; parts lie in their storage and do not overlap.
+   Locks: those of the map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15165,8 +15192,9 @@ typedef struct mli_side_record {
     uint64_t word2;                  /* the word2 that the entry would have without this record */
     uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
                                         (63) */
-    struct mli_fence_record *fences; /* the recorded uses; of a pending block the fences that are
-                                        not yet done */
+    struct mli_fence_record *fences; /* of a live block, the uses that memlord_block_use has
+                                        recorded; of a pending block, the fences that are not yet
+                                        done */
     uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
                                         not pending */
     uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
@@ -15192,9 +15220,9 @@ MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
-/* Charges a block of `bytes` to an account, in the place of the charge that the block had. If
-   `account` is 0, the block is charged to none. Requires: a probe of the caller holds the entry, or
-   no other thread knows the record. */
+/* Charges a block of `bytes` to an account instead of the account that it was charged to before. If
+   `account` is 0, the block is charged to no account. Requires: a probe of the caller holds the
+   entry, or no other thread knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
@@ -15217,9 +15245,9 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
                                                             mli_probe *probe);
 
 /* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
-   it only if one more reference needs it. If the result is E_UNKNOWN or E_NOMEM, the function has
-   left the shard. It allocates the record between two probes, because nothing may be allocated
-   inside a shard. */
+   the record only if one more reference would need it. If the result is E_UNKNOWN or E_NOMEM, the
+   function has left the shard. It allocates the record between two probes, because nothing may be
+   allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
@@ -15587,11 +15615,12 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
-/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the counters of a block (rows and cells) before it enters
-   a shard, a part of the map, because a thread inside a shard may not allocate. Inside the shard it
-   changes the map and counts the change, so that no fork finds a block half counted. Locks: those
-   of the map; the fences lock, inside a shard; the cold lock, for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
+   which the ledger had no memory to record. May use books/. Invariant: a call makes the counters of
+   a block (rows and cells) before it enters a shard, a part of the map, because a thread inside a
+   shard may not allocate. Inside the shard it changes the map and counts the change, so that no
+   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
+   cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15619,9 +15648,9 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's total above 2^62, near the end of an int64.
-   Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to be live to
-   get there. */
+/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half the range of
+   an int64. Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to
+   be live to reach 2^62. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15641,19 +15670,19 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                        uint64_t storage, uint64_t bytes, const memlord_site *site);
 
-/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device in the line
-   has the type and the index that all n blocks share. Requires: n > 0. */
+/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The line names a device
+   type or a device index only if all n blocks have the same. Requires: n > 0. */
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if the free of an unknown storage is the free of a dropped alloc. That free is then no
-   longer expected. */
+/* Returns 1 if a free of an unknown storage matches a dropped alloc. The ledger expected that free,
+   and no longer expects it afterwards. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc, which the ledger had no memory to record. If its device could not be
-   added, counts the alloc for the ledger as a whole. A later free of that storage is expected, and
-   is then no unknown free: see mli_drop_match. Counts nothing if the error r has another cause.
-   Returns r. */
+/* Counts a dropped alloc: one that failed with the error r, because the ledger had no memory to
+   record it, or no room for its device. If its device could not be added, counts the alloc for the
+   ledger as a whole. A later free of that storage is expected, and is then no unknown free: see
+   mli_drop_match. Counts nothing if r is any other error. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
@@ -15667,8 +15696,8 @@ MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 enum { /* what the map has under a key */
     MLI_KEY_DEAD,    /* the map has no entry with the key */
     MLI_KEY_PENDING, /* the block was freed, and waits for its fences */
-    MLI_KEY_LIVE,    /* the block is live and has no recorded uses */
-    MLI_KEY_USED     /* the block is live and has recorded uses */
+    MLI_KEY_LIVE,    /* the block is live, and has no fences */
+    MLI_KEY_USED     /* the block is live, and has fences (memlord_block_use) */
 };
 
 /* Returns what the map has under a key, as MLI_KEY_... Unless that is MLI_KEY_DEAD, *e gets the
@@ -15677,7 +15706,8 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   If `ends` is 1, the call was to end the storage, so an unknown storage is counted. */
+   `ends` is 1 if the call was meant to end the storage. An unknown storage then counts as an
+   unknown free. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
@@ -15712,8 +15742,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
 
-/* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
-   record. With `undo` it counts as if the block had never been opened. */
+/* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
+   the side record. With `undo` takes back the counts of the alloc instead, as if the block had
+   never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
 /* Undoes the open of a block of `bytes` by this thread, unless another thread has ended the block
@@ -15729,16 +15760,16 @@ enum { MLI_END_FREE, MLI_END_RELEASE };
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
 /* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
-   block that was freed, with the word2 that it would have without a side record; its key is 0 if no
-   block was freed. A block with recorded uses becomes pending. *chain then gets its first fence,
-   and the caller asks the fences after this call, outside the shard. */
+   freed block, with the word2 that it would have without a side record. If no block was freed,
+   gone->key is 0. A block whose uses memlord_block_use has recorded becomes pending. *chain then
+   gets its first fence, and the caller asks the fences after this call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
-   gets the sampled call stack of the block. The totals of that stack have the block's bytes until
-   mli_pick_off takes them off. */
+/* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
+   *pick gets the sampled call stack of the block. The totals of that stack include the block's
+   bytes until mli_pick_off subtracts them. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
@@ -15767,7 +15798,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, or NULL if there is none. Its `next` was made before it. */
+/* Returns the route that was made last, or NULL if there is none. The `next` of each route is the
+   route that was made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
    memory. Requires: the caller is not inside a shard. */
@@ -16052,7 +16084,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 /* -- open -- */
 
 /* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
-   is already in the slot ends. If that block was live, its free was never recorded. */
+   is already in the slot ends. If that block was live, its free was never recorded, so this counts
+   as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -16116,8 +16149,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to an account, as mli_block_open says. Returns 0 if there is no memory for
-   the side record. */
+/* Charges a new block to an account, which mli_block_open chooses by `account`. Makes the side
+   record that holds the charge. Returns 0 if there is no memory for that record. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -16513,8 +16546,8 @@ MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
    memlord_device_share may assign another phys, so the function compares again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
-/* Finds the phys of a device. If the device is new, adds it with `make`; without `make` sets *out
-   to NULL and returns MEMLORD_E_UNKNOWN. */
+/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
+   and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out);
 
@@ -16526,8 +16559,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phy
 /* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
 
-/* Returns 1 if the bytes of a device count against its physical device. The bytes of mapped files
-   do not, because they are page cache. */
+/* Returns 1 if the bytes of a device use the capacity of its physical device. The bytes of mapped
+   files do not, because they are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 
 /* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
@@ -16541,11 +16574,11 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 /* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
    that neighbours hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. These two locks have no order, so the
-   function also holds the cold lock; without it no thread holds two such locks. A fork, which takes
-   the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys has
-   bytes of tickets, which may be for this device, or if other devices are at the device's own
-   phys. */
+/* Assigns a device to another phys, under the locks of both. These two locks have no order, so a
+   thread may hold two of them only while it holds the cold lock, as this function does. A fork,
+   which takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old
+   phys has bytes of tickets, which may be for this device, or if other devices are at the device's
+   own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -16575,10 +16608,10 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
    the caller holds the phys lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. With `high`
-   returns an upper bound, else a lower bound. A call writes the `out` of a cell before its `level`.
-   So a reader gets an upper bound if it loads `out` after `level`, and a lower bound if it loads
-   `out` before `level`. */
+/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. A cell has
+   allocated its `level` plus its `out`, and a call writes `out` before `level`. So the sum of both
+   is an upper bound if a reader loads `out` after `level`, as with `high`. It is a lower bound if
+   the reader loads `out` before `level`. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
@@ -16591,7 +16624,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that tickets cover. These are the ticket that the request names, or the
+/* The bytes of a request that tickets cover: either the ticket that the request names, or the
    tickets of its thread. When the request opens its own ticket, the covered bytes move to that
    ticket, so that no alloc can draw them while the request tries. At the end of the request the
    bytes that it has not used move back. */
@@ -16646,7 +16679,8 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
    thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
    alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
-   each alloc would have bytes that count both as live and as reserved. */
+   each alloc would have bytes that count both as live and as reserved. If `recorded` is 0, takes
+   nothing off. In either case the bytes are no longer in flight. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -16721,9 +16755,9 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
 /* Returns the most bytes that a device can have held since the latest sample of its physical
    device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
    because the allocator below may keep the freed bytes and serve later allocs from them. One bound
-   is what the device held at the sample and the bytes allocated since. Another is the highest live
-   bytes since, which are at most a batch for each thread above the published bytes. A pool has its
-   own count of the bytes that it holds. */
+   is what the device held at the sample, plus the bytes allocated since. Another is the highest
+   live bytes since, which exceed the published bytes by at most a batch for each thread. A pool has
+   its own count of the bytes that it holds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -16865,7 +16899,7 @@ MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int
     }
     return sum;
 }
-/* Sums the bytes of all devices at a phys. */
+/* Sums mli_dev_sum over all devices at a phys. */
 static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
@@ -16973,9 +17007,9 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the bytes that mli_cover_plan has chosen off the tickets. The account of the request holds
-   all bytes of the request already. Requires: the caller has held the phys lock since
-   mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
+   tickets. Takes none off the request's own account, which holds all bytes of the request already.
+   Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -17176,7 +17210,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* Walks the blocks of the map, and lists the k largest. Owns no state. May use books/map and
    books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
-   Locks: it takes those of the map. */
+   Locks: those of the map. */
 
 /* Copies a block for the host. The copy has the site as it is displayed now; the site of a return
    address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
@@ -17200,7 +17234,7 @@ typedef struct mli_walk_query {
     mli_visit_fn fn;
     void *user;
 } mli_walk_query;
-/* Returns a query that selects all blocks of a selector. */
+/* Returns a query that selects all blocks on the devices that `sel` includes. */
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
 /* Calls fn for each block of the map that matches a query, one shard after the other: see
@@ -17275,7 +17309,7 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
 }
 
 /* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns a value
-   other than 0. Returns the last value. fn may not allocate, and may not call the host. */
+   other than 0. Returns what fn returned last. fn may not allocate, and may not call the host. */
 static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
     int stop;
@@ -17574,12 +17608,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
    block stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record (what an entry has no room for) has a serial. The last
-   fence of a block that is done ends the block, and the end of the block calls mli_call_end like
-   any call. The slow function behind mli_call_end asks the fences that are due
-   (mli_fences_poll_due), and they may end further blocks. Two rules bound this circle. When a fence
-   ends a block, it passes asks = 0 to mli_call_end, which then asks no queue. A thread that runs a
-   function of a fence asks no other fence (mli_fence_is_running). */
+/* A block is pending while its side record (what an entry has no room for) has a serial. When the
+   last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
+   slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
+   may end further blocks. Two rules bound this circle. When a fence ends a block, mli_call_end gets
+   0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
+   fence (mli_fence_is_running). */
 
 /* Ends a call that counted on a device. It does the work that the ledger's mask `alert` asks for on
    that device. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call has
@@ -17600,8 +17634,8 @@ enum { /* why a fence is attached to a block */
 
 /* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
    not MLI_ATTACH_USE, it also makes the block pending. Then *gone gets the entry of the block, and
-   *chain the fences that the caller asks next. If f is NULL, the block waits only for the uses
-   recorded before. After an error f still belongs to the caller. */
+   *chain the fences that the caller asks next. If f is NULL, the block waits only for the fences
+   that it has already. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
@@ -17616,13 +17650,13 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    are done. It does nothing in a call of the ledger's own allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Drops the fences that are to be dropped, at the end of a call on a device type. With `asks` 1 it
-   first asks fences of one queue of that type. */
+/* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
+   device type. With `asks` 1 it first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose source stays pending until its own fences and f are done. If f is NULL, only
-   its own fences count. It first inserts the destination, as a copy without fences and parts. Then
-   it makes the source pending. */
+/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, only
+   its own fences count. The function first inserts the destination, as a copy of the source without
+   its fences and parts. Then it makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -17818,7 +17852,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a type that has been due for the longest time, or NULL if no queue is due.
-   In that case p->due and p->late get the call and the time at which the next queue is due. */
+   Sets p->due and p->late to the number of the call and to the time from which a queue may be due
+   next. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -18176,8 +18211,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of balances. Until mli_arena_balance it has what a call asks for, afterwards what was
-   done. */
+/* A change of arena balances. At first it has the bytes that a call asks for. mli_arena_balance
+   replaces them with the bytes that it has really added and taken off. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
                                tag */
@@ -18246,7 +18281,8 @@ static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t 
     mli_lock_drop(&row->lock);
     return most;
 }
-/* Takes the excess off the tags of a device, one after another, and counts each as an underflow. */
+/* Takes the excess off the tags of a device, one tag after another. Each tag that loses bytes
+   counts as an underflow. */
 static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_row_delta d;
     uint32_t tag = 0;
@@ -18367,7 +18403,7 @@ enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
-    MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
+    MLI_TOKEN_FREED,  /* free_begin freed the block, because memlord_block_use gave it fences */
     MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
 };
 
@@ -18520,10 +18556,10 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* What a call with n blocks holds for one of them before it records any, so that no memory can run
-   out then. With MLI_DID_OPEN it holds a placeholder of 0 bytes under the block's key. With
-   MLI_DID_VIEW it holds the reference that a track takes of a live key. Otherwise it holds nothing,
-   because the block replaces another block under the same key. */
+/* What a call with n blocks takes for each block before it records any block, so that it cannot run
+   out of memory halfway. MLI_DID_OPEN: it has put a placeholder of 0 bytes under the block's key.
+   MLI_DID_VIEW: it has added the reference that a track takes of a live key. Otherwise it has taken
+   nothing, because the block replaces another block under the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
@@ -18679,9 +18715,9 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
-   source stays pending until the fence and the uses are done, and *chain gets the fences that the
-   caller has to ask. A block that moves onto itself is replaced. */
+/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If it
+   did, or if the move has a fence, the source stays pending until all these fences are done, and
+   *chain gets the fences that the caller has to ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -18923,8 +18959,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees the block
-   at once instead, and its fences keep it pending. */
+/* Detaches a block, as memlord_realloc_begin does. If memlord_block_use gave the block fences,
+   frees the block at once instead, and these fences keep it pending. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -18957,8 +18993,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
 }
 
 /* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
-   unchanged. If the block had recorded uses, memlord_free_begin has freed it already; the function
-   then records a new block in its place. */
+   unchanged. If memlord_free_begin has freed the block already, because it had fences of
+   memlord_block_use, the function records a new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -19384,7 +19420,7 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* Publishes those cells of a block that hold back too much. */
+/* Publishes those cells of a block's rows that have too many bytes unpublished. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
@@ -19621,8 +19657,8 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Counts a span as a member in a forked child, where its context goes on. Returns 1 if it is the
-   first member. */
+/* In a forked child: counts a span, whose context goes on there, as a member. Returns 1 if the span
+   is the first member of its invocation. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -19779,8 +19815,8 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks, and sets the counts of members to 0. mli_joint_recount counts the members that
-   go on. */
+/* In a forked child: clears the locks of all records, and sets their counts of members to 0.
+   mli_joint_recount then counts the members that go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {
@@ -19810,9 +19846,9 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 /* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
    An invocation is a scope from its begin to its end. Only the thread itself writes its thread
    scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
-   by the levels of the cells of the thread that its context is in. A span that ends on another
-   thread than it began on adds to the thread scope of the thread that ends it. A context that
-   adopts a scope has a span of its own in it. */
+   how the levels of a thread's cells change, while the span's context is in that thread. A span
+   that ends on another thread than it began on adds to the thread scope of the thread that ends it.
+   A context that adopts a scope has a span of its own in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -19827,7 +19863,7 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* invocations that began on the thread and did not end on it */
+    mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
                                                 ended span changed the thread's level; signed */
@@ -19856,13 +19892,14 @@ MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 /* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
    end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts the invocations that a context is in as running, in a forked child. */
+/* In a forked child: adds the invocations that a context is in to the running invocations. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
-/* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
+/* Returns the length of a name. A longer name than MLI_SCOPE_NAME bytes is cut between two UTF-8
+   characters, so that at most MLI_SCOPE_NAME bytes are left. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
 /* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
@@ -19983,8 +20020,8 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the call needs memory
-   first. */
+/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the caller has to get memory
+   and then call again. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -20128,8 +20165,8 @@ static void mli_span_pop(mli_current *now) {
 
 /* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
    the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
-   if it is in none. An invocation that began on another thread counts as lost if there is no memory
-   for the thread scope of this one. */
+   if it is in none. If there is no memory for a thread scope of `t`, an invocation that began on
+   another thread counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20243,10 +20280,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. `guard` gets what the end of the guard restores; it is NULL if the scope has no
-   guard. The cache of the thread has the scope under the address of the host's static record
-   `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared with
-   the name of the scope that is found. */
+/* Begins a scope. If `guard` is not NULL, it gets the number of open scopes, which the end of the
+   guard restores. The cache of the thread has the scope under the address of the host's static
+   record `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared
+   with the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -20424,8 +20461,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* Sets all counts of running invocations to 0. mli_running_count counts the invocations that go on
-   in the child. */
+/* In a forked child: sets all counts of running invocations to 0. mli_running_count then counts the
+   invocations that go on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -20642,8 +20679,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets, in a sum over devices, the statistics that are counted for physical devices. Each physical
-   device that has a device of the selector adds its own once. */
+/* Sets the statistics of physical devices in a sum over the devices of a selector. A physical
+   device adds its statistics once, also if several of its devices are in the selector. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
@@ -20673,7 +20710,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
-/* Subtracts bytes from a sum, which becomes 0 if it is smaller. */
+/* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
 /* Adds to the statistics of all devices the drops that no device counts, because there was no
    device to count them on. */
@@ -21027,8 +21064,7 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
     }
     mli_stats_sum_phys(lord, sel, out);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        mli_phys_stats_add(phys, out); /* the host's memory may have a limit before it has a
-                                          device */
+        mli_phys_stats_add(phys, out); /* main memory may have a limit before it has a device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
     return MEMLORD_OK;
 }
@@ -21099,8 +21135,8 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
    memlord_summary, the log of a failed request, and the verdicts of reports. Owns no state. May use
    the rows of books/ and services/stats. Locks: row, one at a time. */
 
-/* The site that lists show for the balance of a device's arena, which no block and no site
-   holds. */
+/* The site that stands for a device's arena in lists of sites. The bytes of an arena belong to no
+   block, and so to no other site. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
@@ -21124,8 +21160,9 @@ typedef struct mli_holder_list {
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders of a physical device, by tag or by site, for one of its devices. `dev` is 0 if
-   that device was not seen yet. If `phys` is NULL, it lists the holders of the device alone. */
+/* Lists the holders on all devices of a physical device, by tag or by site. If `phys` is NULL, it
+   lists those on `dev` alone. `dev` is the number of the device that the list is for, or 0 if the
+   ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -21135,8 +21172,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
 /* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, the device stands before each name. It writes nothing for a list of sites that
-   names none, nor for a list of tags whose only holder has no name. */
+   on another device, each name follows the name of its device. If no holder is a tag or a site, it
+   writes nothing, unless the list is by tag and has several holders. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
@@ -21166,7 +21203,8 @@ static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kin
     list->bytes = mli_add_saturated(list->bytes, bytes);
     if (dev != list->dev) list->elsewhere = 1;
 }
-/* Adds the holders of a device to a list. Together they have its live bytes. */
+/* Adds the holders of a device's bytes to a list. The bytes of all these holders add up to the
+   device's live bytes. */
 static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     uint64_t arena = mli_u64_load(&device->arena);
@@ -21236,8 +21274,8 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
 
 /* -- public -- */
 
-/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)" for a device. If the device has no tags, it leaves
-   out the tag. */
+/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)": a device's live bytes, live blocks, peak, and
+   largest holder by tag with its share. A device without tags gets no holder. */
 static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
     mli_holder_list tags;
     memlord_stats s;
@@ -21281,13 +21319,13 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
    least a margin below the threshold, no thread can cross the threshold without a publication. A
    mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
    the threshold the device is "near": an alert makes every call check at its end, with a sum over
-   all threads. Freed bytes are not published. Instead each thread checks each time it has freed its
-   free interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
-   Published bytes are never above the live bytes, so a publication below the mark check_below comes
-   in time, without a margin. A new counter of a thread starts a whole batch below its level, so
-   that the thread publishes at its first alloc and checks at its first free. After a collection a
-   band waits to rearm: it starts no other collection until its metric has risen by an eighth of the
-   threshold, or has fallen an eighth below the threshold. */
+   all threads. Freed bytes are not published. Instead each thread checks each time it has freed as
+   many bytes as the free interval of the device. Cached bytes (reserved bytes less live bytes) rise
+   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
+   mark check_below comes in time, without a margin. A new counter of a thread starts a whole batch
+   below its level, so that the thread publishes at its first alloc and checks at its first free.
+   After a collection a band waits to rearm: it starts no other collection until its metric has
+   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
@@ -21307,14 +21345,14 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device of a physical device, or of all devices if it is NULL, after a
-   change of strategies, thresholds or margins. */
+/* Updates the bands of every device of a physical device after a change of strategies, thresholds
+   or margins. If `phys` is NULL, it updates the bands of all devices. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
 /* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if one is passed. Does
+/* Compares a device with its current marks again, and requests a check if a mark is passed. Does
    nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
@@ -21345,7 +21383,7 @@ typedef struct mli_gc_entry { /* a collection callback */
 
 struct mli_bands_state {
     mli_lock callbacks_lock;
-    struct mli_gc_entry *gc_entries; /* both lists are under the callbacks lock */
+    struct mli_gc_entry *gc_entries; /* this list and `strategies` are under the callbacks lock */
     struct mli_strategy *strategies;
 };
 
@@ -21363,8 +21401,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns what is wrong with a band, or NULL if the band is valid. The text follows the number of
-   the band in a message. */
+/* Returns what is wrong with a band, or NULL if the band is valid. The caller writes the number of
+   the band before the text. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -21430,7 +21468,8 @@ static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device s
     return at;
 }
 /* Returns the strategy that decides for a device: its own, that of its type, that of all devices
-   or, if the host has set none of these, the default strategy. Returns NULL if there is none. */
+   or, if the host has set none of these, the default strategy. With MEMLORD_FLAG_NO_STRATEGY there
+   is no default strategy, and it returns NULL instead. */
 static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
     const mli_strategy *s = *mli_strategy_link(lord, d);
     d.index = MEMLORD_ANY;
@@ -21468,8 +21507,8 @@ static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Notes the device types that can have a strategy in force. A strategy may be in force for the
-   whole type, or for a device that a strategy or a callback names. */
+/* Stores which device types can have a strategy in force. A strategy may be in force for the whole
+   type, or for a device that a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -21542,8 +21581,9 @@ typedef struct mli_band_state {
     uint64_t freed; /* a check is due once there are this many freed bytes; UINT64_MAX: never */
 } mli_band_state;
 
-/* Returns the threshold of a band at a physical device, or 0 if the band has no threshold now. A
-   percentage needs a limit or a capacity. A percentage of cached bytes needs reserved bytes. */
+/* Returns the threshold of a band in bytes, or 0 if the band has no threshold now. A percentage is
+   a share of the physical device's limit or capacity, whichever is less. For the metric CACHED it
+   is a share of the reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -21570,10 +21610,10 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Sets the live, freed and cached levels at which the next band check is requested. A device that
-   waits to rearm is checked when its metric reaches `again`. It is also checked when its metric
-   falls below seven eighths of the threshold, where mli_band_compare rearms it. The metric RESERVED
-   sets no levels, because memlord_pool_set and memlord_pool_add request a check at each change. */
+/* Sets the live and freed bytes at which the next band check is requested. While the device waits
+   to rearm, a check comes when the metric reaches `again`. A check also comes when the metric falls
+   below seven eighths of the threshold, where mli_band_compare rearms the band. The metric RESERVED
+   needs no marks, because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -21597,9 +21637,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to the live bytes at which another band begins to decide. Here the
-   used percent is a share of the limit, so it changes with the live bytes alone and not with a
-   sample. `total` is the live bytes of the physical device. */
+/* Moves the marks v->rise and v->fall closer if another band begins to decide before they are
+   reached. Called only if the used percent is a share of the limit, and so changes with the live
+   bytes and not with a sample. `total` is the live bytes of the physical device. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -21613,13 +21653,13 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     }
 }
 
-/* Sets the published bytes that request the next band check, and decides whether the device is near
-   its threshold. */
+/* Sets the marks check_above and check_below: a publication past one of them requests the next band
+   check. Also decides whether the device is near its threshold. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval; /* most live and freed bytes that no check has
-                                                     seen */
+             unseen = threads * w->free_interval; /* `margin` and `unseen`: the most live and the
+                                                     most freed bytes that no check has seen */
     /* Twice the margin is hysteresis: a device that is near the threshold does not leave that state
        at once. */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
@@ -21634,8 +21674,8 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     mli_u64_store(&w->check_below, (uint64_t)below);
 }
 
-/* Sets how many bytes a thread frees between two checks. If all threads free alike, there are 64
-   checks on the way to the threshold; but the interval is at least a batch. If the interval
+/* Sets how many bytes a thread frees between two checks. The interval is at least a batch. If all
+   threads free alike, each thread checks 64 times on the way to the threshold. If the interval
    shrinks, every thread checks at its next free, because the longer interval has set its next
    check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
@@ -21646,7 +21686,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     if (share < batch) share = batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
-        share = 0; /* the interval is 0, as without a band */
+        share = 0; /* 0: no thread checks because of its freed bytes */
     w->free_interval = share;
     if (!share || (had && share >= had)) return;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -21666,7 +21706,8 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force, and sets the margins. */
+/* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
+   the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -21695,8 +21736,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
 /* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
    checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* a signed number, because mli_cell_tripped compares
-                                             signed differences */
+    uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
+                                             compares signed differences */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
@@ -21715,12 +21756,12 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether the device is near its threshold. When it
-   becomes near, it is evaluated once more after a barrier. The second sum has every call that
-   counted before the barrier, and every call after the barrier sees the alert. The device is also
-   evaluated once more if a publication has passed the marks that were just set. The addition to
-   `checks` in mli_band_check orders two checks: the later check sees the counts of the call that
-   ran the earlier one. */
+/* Evaluates the bands of a device and publishes whether the device is near its threshold. When the
+   device becomes near, it is evaluated once more after a barrier: the second sum includes every
+   call that counted before the barrier, and every call after the barrier sees the alert. The device
+   is also evaluated once more if a publication has passed the marks that were just set. The
+   addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
+   call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -21748,7 +21789,7 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- callbacks -- */
 
-/* Returns 1 if another thread runs the callback with a serial number, for any device. */
+/* Returns 1 if another thread runs the callback that has this serial number, on any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     MLI_REQUIRE(mli_lock_held(&lord->bands->callbacks_lock));
     uint32_t i = 0;
@@ -21849,7 +21890,8 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count, too. */
+/* Sets, in the event of a run that is about to begin, the number of runs up to this one: on its
+   device and in the whole ledger. Failed runs count, too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -21862,9 +21904,9 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. The freed bytes of the device start again from 0. With `rest` 1 the
-   bands wait to rearm. A run in which no callback could run leaves the freed bytes, and counts as
-   failed. */
+/* Records the end of a run. If a callback could run, the freed bytes of the device start again from
+   0, and with `family` those of all devices of its type do so, too. If no callback could run, the
+   freed bytes stay, and the run counts as failed. With `rest` 1 the bands then wait to rearm. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22159,9 +22201,9 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
 
-/* The sizes of a page and of its slots. They have words of 64 bits, so that programs of 32 and of
-   64 bits can share a page. */
-#define MLI_SLOT_DEVICES 17 /* physical devices in a slot, the host's memory included */
+/* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
+   and of 64 bits can share a page. */
+#define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
 #define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
 enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
@@ -22181,8 +22223,8 @@ typedef struct mli_page_slot {
     mli_page_device devices[MLI_SLOT_DEVICES];
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
-    uint64_t request; /* number of the ledger's last request; stored after the devices, so that its
-                         readers see them */
+    uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
+                         whoever reads the number also sees these */
     uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -22218,7 +22260,7 @@ MLI_PRIVATE void mli_page_fd_close(int fd);
 /* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Writes what comes before the name of a page without '/': the directory and the start of the
+/* Writes the start of the path of a page whose name has no '/': the directory and the start of the
    file's name. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
@@ -22629,8 +22671,9 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
-   `covered` are for the request itself. Does nothing if the ledger has no logger. */
+/* Logs `head` and what memlord_explain says of a request. `covered` is how many of the bytes that
+   tickets hold on the device are for the request itself. Does nothing if the ledger has no
+   logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
@@ -22660,7 +22703,7 @@ struct mli_room_state {
 
 /* -- sources -- */
 
-/* Samples the host's memory, as the built-in source of the cpu. */
+/* Samples main memory. This is the built-in capacity source of the device type CPU. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -22698,7 +22741,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Notes the bytes that the devices of a physical device have before its source runs. */
+/* Stores how many bytes each device of a physical device has before the capacity source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -22759,7 +22802,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     mli_callbacks_leave(lord);
     return mine;
 }
-/* Returns 1 if the source that the sampler asks is no longer the source of its type. */
+/* Returns 1 if the source that the sampler asks is no longer the source of the device type. */
 static MLI_COLD int mli_phys_reader_replaced(const memlord *lord, const mli_phys *phys) {
     return phys->sampler_reader != lord->room->capacity_reader_numbers[phys->device.type];
 }
@@ -22790,7 +22833,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     return r;
 }
 
-/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
+/* Replaces the capacity source of a device type, waits until no other thread is in the old source,
+   and forgets the old samples. */
 static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
@@ -22802,8 +22846,8 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* a physical device without a device may get one
-                                                    later */
+        if (phys->device.type != type) continue; /* a physical device without a device is handled,
+                                                    too, because it may get one later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -22876,8 +22920,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a physical device for a reader if that is due and allowed. With `own` 1 only the built-in
-   source may run. */
+/* Samples a physical device for a function that reads the capacity, if that is due and allowed.
+   With `own` 1 only the built-in source may run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -22892,8 +22936,9 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the physical device of a device for a reader, and samples it if that is due. Adds a device
-   that was not yet seen if it has a source that may run. */
+/* Finds the physical device of a device for a function that reads the capacity, and samples it if
+   that is due. If the ledger has not seen the device yet, adds it if it has a source that may
+   run. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -23308,9 +23353,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both, because
-   where registers are wider than a double (x87) a quotient has other digits, and a value that is
-   equal to the threshold would not reach it. */
+/* Returns the pressure level if `used` of `total` bytes are in use. It compares whole multiples of
+   both, and no quotient. Where registers are wider than a double (x87), a quotient has other
+   digits, and a value that is equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23388,8 +23433,8 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* the listener sets it when another ledger has rung its bell; NULL: no
-                            thread waits */
+    mli_os_event *event; /* set by the listener when another ledger has rung this ledger's bell;
+                            NULL: no thread waits */
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
@@ -23447,9 +23492,9 @@ struct mli_neighbours_state {
     struct mli_page *page; /* the mapped page; NULL: none is mapped */
     int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
     int fd;                /* descriptor that holds the lock of the slot */
-    uint64_t host_id;      /* identity of the host's memory */
-    int stall_fd;          /* descriptor by which the kernel tells that tasks wait for the host's
-                              memory; -1: none */
+    uint64_t host_id;      /* identity of the memory that the process may use */
+    int stall_fd;          /* descriptor by which the kernel tells that tasks wait for memory; -1:
+                              none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
@@ -23666,9 +23711,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants bytes of the device with an identity. `needed` has for each device
-   of this ledger's slot the largest request plus 1, or 0 if no neighbour asks. Returns 1 if the
-   neighbour waits for the answer. */
+/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` has
+   for each device of this ledger's slot the largest request plus 1, or 0 if no neighbour asks.
+   Returns 1 if the neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -23719,9 +23764,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks of each device of a physical device, until these
-   have reclaimed `needed` bytes. With `needed` 0 it does so for all of these devices. Returns the
-   bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
+/* Retires pending blocks and runs the callbacks, one device of a physical device after the other,
+   until the callbacks have reclaimed `needed` bytes. With `needed` 0 it goes through all devices.
+   Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -23813,8 +23858,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Asks the system whether tasks have waited for the host's memory. If they have, it runs the
-   callbacks of the devices that use the host's memory. */
+/* Asks the kernel whether tasks have waited for main memory. If they have, it runs the callbacks of
+   the devices that use main memory. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -24188,7 +24233,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return r;
     }
     mli_neighbours_serve(lord);
-    (void)mli_listener_start(lord); /* without a listener memlord_gc_poll does its work */
+    (void)mli_listener_start(lord); /* without a listener memlord_gc_poll answers requests */
     return MEMLORD_OK;
 }
 
@@ -24286,8 +24331,8 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
                                   none */
 } mli_device_usage;
 
-/* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
-   `top_blocks` memlord_block_info; and the holdings of all devices. */
+/* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
+   device number; the largest blocks (memlord_block_info); and the holdings of all devices. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
@@ -24349,7 +24394,8 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Takes the snapshot that is due, if calls take them. Requires: the thread holds no lock. */
+/* Takes the snapshot that is due, if the host's calls take the snapshots. Requires: the thread
+   holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
@@ -24452,8 +24498,8 @@ static MLI_COLD size_t mli_holdings_list(memlord *lord, int book, uint32_t n,
     }
     return sum;
 }
-/* Notes the bytes of n devices. Lists their holdings: by site in the first n elements, by tag
-   in the next n. Returns how many holdings there are in all. */
+/* Stores the bytes of n devices in `usage`, and their holdings in `list`: by site in the first n
+   elements, by tag in the next n. Returns how many holdings there are in all. */
 static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usage *usage,
                                       mli_holding_list *list) {
     uint32_t i;
@@ -24487,8 +24533,8 @@ static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *
         s->blocks += usage->blocks;
     }
 }
-/* Makes a snapshot. The lists of holdings decide its size. So the function first reads the lists,
-   and the usage of the devices behind them, into memory of its own. */
+/* Makes a snapshot. The lists of holdings decide its size. So the function first reads the lists
+   and the usage of the devices into other memory, and then copies them. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     const uint32_t room = blocks ? MLI_SNAPSHOT_TOP : 0;
@@ -24655,9 +24701,9 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
-/* When calls take snapshots, the next one is due after the interval, but not before two other times
-   have passed. One is a 256th of the ledger's life, because the ledger keeps no more snapshots. The
-   other is 64 times as long as this snapshot took. */
+/* Takes a periodic snapshot inside a call, if one is due. The next one is due after the longest of
+   three times: the interval; a 256th of the ledger's life, because the ledger keeps fewer than 256
+   snapshots; and 64 times as long as this snapshot took. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -24719,8 +24765,9 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 
 /* -- the holders of a device at its peak -- */
 
-/* Takes the holders of a device that has `live` bytes. The last tag stands for all blocks without a
-   tag. If two threads take holders at once, those of the thread that saw more bytes stay. */
+/* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
+   as a last tag, and its largest sites. If two threads do so at once, the holders of the thread
+   that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -24890,12 +24937,13 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
    lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
    or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
-/* Empties a context of its tags, tickets, account and stream. Requires: the context has no
+/* Removes the tags, tickets, account and stream of a context. Requires: the context has no
    scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Counts the scopes that are open in the contexts of fibres as running, in a forked child. */
+/* In a forked child: adds the scopes that are open in the contexts of fibres to the running
+   scopes. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25035,8 +25083,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. It also returns E_STATE if the context is not in its record,
-   because the thread has not left another fibre that it entered before or after this one. */
+   mli_context_lock finds no record. It also returns E_STATE if the record has another context than
+   its own. That lasts until the thread leaves its fibres in the reverse of the order in which it
+   entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25059,8 +25108,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* The part of a context that an interposer knows: its tags, and the scopes that were not
-   adopted. */
+/* How many open tags and scopes of a context an interposer knows. It does not know adopted
+   scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25071,8 +25120,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends in the ledger of an interposer what is open in the context that the thread has left, and
-   begins there what is open in the context that the thread is in now. */
+/* Ends the tags and scopes of the context that the thread has left, in the ledger of an interposer.
+   Then it begins those of the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25331,8 +25380,8 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
    has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
-   before it runs, so that a later call serves a request that comes meanwhile. With `asks` the call
-   asks the fences of the device's type. */
+   before it runs, so that a later call serves a request that comes meanwhile. With `asks` 1 it also
+   asks whether fences of one queue of the device's type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25355,7 +25404,8 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Handles the alerts of the devices that mli_thread.other_dev names, but not those of `dev`. */
+/* Handles the alerts of the device `other`, or of all devices if it is MLI_DEV_ALL, but not of
+   `dev`. */
 static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
                                        uint32_t other) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -25474,7 +25524,7 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
     return mli_phys_poller_start(phys);
 }
 
-/* Starts the poller of the host's memory if a device type of the mask has a source. */
+/* Starts the poller of main memory if a device type in the mask `types` has a capacity source. */
 static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t types) {
     int type;
     for (type = 0; type < MLI_TYPE_COUNT; type++)
@@ -25484,11 +25534,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If the alert requests it, also starts the recorder of
-   snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
+   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the recorder
+   of snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
    because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the poller of the host's memory, which starts
-   the others once they are known. */
+   no device that wants a poller is known, it starts the poller of main memory, which starts the
+   others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25647,10 +25697,10 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Waits until `needed` bytes have been freed at a physical device since `out` was read from
-   mli_phys_freed, or its neighbours have released as many, or for `ms`. It does not wait if the
-   bytes have been freed already. If the system has no event left to wait for, it does not wait
-   either, and the attempts follow at once. */
+/* Waits for at most `ms` ms until `needed` bytes have been freed at a physical device, or its
+   neighbours have released as many. Freed bytes count from `out`, an earlier result of
+   mli_phys_freed. If enough bytes have been freed already, or the system has no event left to wait
+   for, it returns at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -25761,8 +25811,8 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request. `oom` is 1 if its attempts failed. In that case it also counts the
-   failure. It is 0 if a limit refused the part that no ticket covers. */
+/* Logs a failed request. If `oom` is 1, no attempt found memory, and the failure is counted, too.
+   If `oom` is 0, a limit refused the bytes that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
@@ -26164,8 +26214,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Computes the overflow counts of a bucket. They count the keys that lie in later buckets because a
-   probe for them passes this bucket. The result has the layout of the bucket's header. */
+/* Computes the overflow counts of a bucket: how many keys lie in later buckets, where a probe finds
+   them after it has passed this bucket. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -26594,9 +26644,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, cons
     return n < MLI_HOLDERS ? 0 : UINT64_MAX;
 }
 
-/* The sums of least squares over the snapshots from some snapshot to the last one. Times (t) are in
-   minutes and bytes (y) are differences, both from the last snapshot, so that the sums keep their
-   digits. */
+/* The sums that a line of least squares needs, over the last n snapshots. Times (t), in minutes,
+   and bytes (y) are differences from the last snapshot, so that the sums keep their digits. */
 typedef struct mli_line_sums {
     double n, t, y, tt, ty, yy;
 } mli_line_sums;
@@ -26731,7 +26780,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns one block of a group in the form that the host gets blocks. */
+/* Returns one block of a group, as a memlord_block_info for the host. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
 /* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
    0, leaves out the site. */
@@ -26768,8 +26817,8 @@ typedef struct mli_leak_sites {
     size_t size;                          /* the bytes of the allocation at `sum` */
     mli_leak_sum *sum;   /* the sums by the site's row; behind these, for blocks without a site, by
                             the tag's row; NULL if there was no memory */
-    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
-                            site that has blocks with it */
+    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the site
+                            that was last counted there */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed, and how many have leaks */
     unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if
@@ -26795,7 +26844,7 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 
 /* ----------------------------------------------------------------------- src/reports/leaks.c -- */
 
-/* The number of a site in the list must fit in a byte. */
+/* The number of a site in the list must fit in a byte of `seen` and of `of`. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups mli_leak_add looks at */
 
@@ -26901,8 +26950,8 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds the sums of a site, or of a tag of blocks without a site, over all devices into its row on
-   the first device that has it. `first` is the index of the first of the sites' or tags' sums. */
+/* Adds up the sums of each site (or of each tag of blocks without a site) over all devices, in its
+   row on the first device. `first` is the index of the first sum of the book. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
@@ -27052,12 +27101,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 #define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
                            up to twice that; the last class is for 2^48 bytes */
 
-/* The lines of those lists that several formats write. A value of UINT64_MAX, or a difference of
-   INT64_MIN, is not known. For such a value TEXT writes -, JSON writes null, and PROMETHEUS writes
-   no sample. */
+/* The lines of the lists that several formats write. UINT64_MAX stands for a value that is not
+   known, and INT64_MIN for a difference that is not known. For these TEXT writes -, JSON writes
+   null, and PROMETHEUS writes no sample. */
 typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
-    uint32_t dev;     /* the device of a tag; 0 in lines that are about other things */
+    uint32_t dev;     /* the ledger's number of a tag's device; 0 in other lines */
     const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
                          about the whole device */
 } mli_line;
@@ -27072,8 +27121,8 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
                                    this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
-    uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;
-                                   UINT64_MAX if there is no other ledger */
+    uint64_t neighbours;        /* the bytes that other ledgers hold, by the pressure page that
+                                   processes share; UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
     uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
@@ -27091,9 +27140,9 @@ typedef struct mli_scope_line { /* a scope on all devices */
     uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list. Stacks with live bytes come first, by their live bytes.
-                     The others follow, by the bytes that they allocated. If `by_peak` is 1, the
-                     bytes at the peak take the place of the live bytes */
+    uint64_t key; /* the sort key: stacks with live bytes come first, by their live bytes. The
+                     others follow, by the bytes that they allocated. If `by_peak` is 1, the bytes
+                     at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
     memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
@@ -27105,7 +27154,7 @@ typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
 typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
-    uint64_t weight; /* the order of the list, as mli_report_mistakes explains */
+    uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
 typedef struct mli_stream_line { /* the live blocks of a stream on a device */
@@ -27116,8 +27165,8 @@ typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices when the report was captured; so are the numbers
-                         below */
+    uint32_t devices; /* the number of devices at the capture; the numbers below are of that moment,
+                         too */
     size_t tags;      /* the number of tags, each counted once for each device */
     size_t tag_rows;  /* `tags`, plus the number of devices with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
@@ -27137,7 +27186,7 @@ typedef struct mli_report {
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by the tag's row; after all tags, by device, the bytes without a tag */
+    mli_tag_line *tag; /* the tags, by row; behind them, by device, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
     memlord_stats total, *stat; /* the sums over all devices, and the statistics of each device, by
                                    dev - 1 */
@@ -27162,8 +27211,8 @@ typedef struct mli_report {
                              first stack; behind these, by a stack's row, the row of the next stack
                              of the same site; 0 ends a list; NULL if no stacks are listed by
                              site */
-    size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`, and the
-                                            number of all such stacks */
+    size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
+                                            number of all stacks with leaks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
@@ -27202,9 +27251,9 @@ typedef struct mli_report {
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the code, as of mli_device_code, of the device that the ledger numbers `dev`. */
+/* Returns the mli_device_code of the device with the ledger's number `dev`. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-/* Returns the site that `row` numbers, with the function and file that reports show. */
+/* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 /* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
    series of a site or a device. */
@@ -27216,12 +27265,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const ml
    rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
-/* Returns the next pair of devices with a move or a copy between them since the last reset, or the
-   newest such pair if `route` is NULL. Returns NULL if there is no other. */
+/* Walks the pairs of devices between which a block was moved or copied since the last reset.
+   Returns the pair after `route`, the newest pair if `route` is NULL, or NULL at the end. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
-/* Returns the name of the checkpoint, a snapshot with a name, that has the most live bytes. NULL
-   means that there is none. */
+/* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
+   if there is no checkpoint. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
 /* Returns the latest sample of a physical device's capacity. */
@@ -27254,7 +27303,7 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-/* Adds a live block to the leaks of its stack, if it has one. */
+/* Adds a live block to the leaks of its stack. Does nothing for a block without a stack. */
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
@@ -27263,8 +27312,8 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* scales as the row of the
-                                                                        stack scales its allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* the same scale as that of
+                                                                        the stack's allocs */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -27787,18 +27836,18 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
-/* Gives each answer of a report once, for all formats: verdicts, anomalies and drops. Owns no
+/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. Owns no
    state. May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
 
-/* Returns the name of the next anomaly or drop of a device whose count is not 0, and sets *v to the
-   count. Returns NULL if there is no other. If dev is 0, counts those of all devices together, and
-   the losses of the ledger. *i is the position between calls, and must be 0 for the first call. */
+/* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
+   and sets *v to the count. A `dev` of 0 means all devices together, and also the losses of the
+   ledger. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
-/* Returns the device that the ledger numbers `dev`, or the selector of all devices if dev is 0. */
+/* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
 /* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
@@ -27806,10 +27855,10 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes what the leaks of a site have in common, and then the site, as in " cpu [kv] in decode f
-   x.c:3". If they have several tags or scopes, writes how many, as in " cpu with 3 tags in 300
-   scopes f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if
-   the others are in no scope. */
+/* Writes a site with the device, tag and scope of its leaked blocks, as in " cpu [kv] in decode f
+   x.c:3". If there are several tags or scopes, writes how many, as in " cpu with 3 tags in 300
+   scopes f x.c:3". Writes "partly [kv]" if some of the blocks have no tag, and "partly in decode"
+   if some are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
 /* Writes the process that a report is about, as in "sort, pid 4242 on a1, since
@@ -27822,9 +27871,9 @@ MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
-   holds or held most, then what is odd. Within a kind the devices with the highest peaks come
-   first. Writes the sentences from number `first` (counted from 0) to before `last`, and returns
-   how many sentences there are. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
+   holds or held most, then what is odd. Within most kinds the devices with the highest peaks come
+   first. Writes the sentences number `first` to `last` - 1, counted from 0. Returns how many
+   sentences there are in all. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
    r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
 /* Writes the verdicts as a member of JSON. */
@@ -27836,7 +27885,7 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* The statistics that are anomalies and drops, the heaviest first. Those that make totals too low
    come first, then mistakes of the host, then detail that was lost. */
-#define MLI_ANOMALIES_SAID 6 /* the most anomalies of a device that a sentence has */
+#define MLI_ANOMALIES_SAID 6 /* how many anomalies of a device one sentence names */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -27936,15 +27985,15 @@ typedef struct mli_verdict_writer {
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     size_t sentences;   /* TEXT: how many sentences there were so far */
-    size_t first, last; /* TEXT: the number of the first sentence to write, and of the one after the
-                           last; the first of all is 0 */
+    size_t first, last; /* TEXT: sentences `first` to `last` - 1 are written; the first sentence of
+                           all is number 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
 } mli_verdict_writer;
 
-/* Begins a verdict's part that is about `bytes`. Returns the output for its text. If the kind has
-   enough parts, adds the bytes to those that are left out, and returns NULL. */
+/* Begins a part about `bytes`, and returns the output for its text. If the kind has
+   MLI_FIRST_DEVICES parts, returns NULL, and adds `bytes` to the bytes that are left out. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -28028,7 +28077,7 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
 }
 
 /* Writes a verdict such as "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7,
-   1 GiB short, 1 failed". The bytes that were short are those that the device lacked then. */
+   1 GiB short, 1 failed". "1 GiB short" is how much the device lacked at that moment. */
 static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
@@ -28072,7 +28121,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        /* passes 0 bytes, because those of an account are among its device's */
+        /* passes 0, because the bytes of an account are also bytes of its device */
         if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
@@ -28146,13 +28195,13 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
 }
 
 /* Returns 1 if less than a quarter of a device's peak is still live, as at the end of a program.
-   Who holds the rest tells little then. */
+   The holders at the peak then tell more than the holders of the live bytes. */
 static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns the fastest growing tag or site (as `book` says) of a device, or the device itself, or
-   NULL if it does not grow. */
+/* Returns what grows fastest on a device: a tag, a site or the device itself, as `book` says.
+   Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -28203,13 +28252,13 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. If it is the only holder,
-   is no arena, and no tag was ever used, it is not. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. Untagged bytes that are
+   the only holder are not, if the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
 }
-/* Returns the largest site of a device, or its arena, or NULL if it has neither. */
+/* Returns the first site or arena in a list of holders by site, or NULL if the list has neither. */
 static const mli_holder *mli_holder_site(const mli_holder_list *list) {
     size_t i;
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
@@ -28270,8 +28319,8 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     return largest;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
-   KiB left". If the holders were noted more than a 64th below the peak, also says of how many bytes
-   the shares are. */
+   KiB left". If the holders were noted more than a 64th below the peak, also writes the bytes at
+   that moment, because the shares are of these bytes. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -28305,8 +28354,8 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
 }
 
 /* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
-   kept, because the bounds of these lists are no fault. If dev is 0, returns only what no device
-   has counted. */
+   kept, because the bounds of these lists are no fault. If dev is 0, subtracts the counts of all
+   devices, and returns what is left. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28490,8 +28539,8 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds who calls a standard library at a site. Such a caller is the first function of the
-   program's own in a stack of the site. Owns the list of stacks by site in the report. May use
+/* Finds the functions of the program that call a standard library at a site: in each stack of the
+   site, the innermost one in no library. Owns the list of stacks by site in the report. May use
    reports/capture and the reading functions of books/. Locks: those of the reading functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
@@ -28500,7 +28549,7 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 /* What one function of the program allocated at a site, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
 typedef struct mli_caller {
-    const memlord_site *at; /* the function, or NULL for several functions */
+    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
 } mli_caller;
 typedef struct mli_callers {
@@ -28512,8 +28561,8 @@ typedef struct mli_callers {
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of a site on a device, which `row` numbers. There are none if the site is not
-   in a standard library, or has no stack. */
+/* Finds the callers of the site with the number `row`. There are none if the site is not in a
+   standard library, or has no stack. */
 MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
 
 /* --------------------------------------------------------------------- src/reports/callers.c -- */
@@ -28532,7 +28581,7 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
     for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
                                           its site's list */
         site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* the site was added since the capture */
+        if (!site || site > r->site_rows) continue; /* no site, or one newer than the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
         r->site_stack[site] = i;
     }
@@ -28611,12 +28660,12 @@ MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_caller
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it was when the walk read it, or at an event of the ring. The bytes of an arena also
-   count as a block, at an address that no other block has. */
+/* A live block that the walk over the ledger has read, or the block of an event in the ring. The
+   bytes of an arena also count as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
-    uint32_t frame;           /* the number of the block's site, as a frame */
+    uint32_t frame;           /* the number of the frame that is the block's site */
     uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
                                  a number */
     uint32_t node;            /* the node of the block's stack in the tree of stacks; a writer then
@@ -28651,13 +28700,13 @@ typedef struct mli_export {
    If there is no memory for the state, the report fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
-/* Returns the device that the ledger numbers `dev`. */
+/* Returns the device with the ledger's number `dev`. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
-/* Returns the name of a tag that `row` numbers, or NULL if row is 0. */
+/* Returns the name of the tag with the number `row`, or NULL if row is 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Kinds of frames that are no place of code. They stand for blocks without a site, for the arena,
-   for blocks that are freed, and for what a list of the largest sites leaves out. */
+/* Kinds of frames that stand for something else than a place of code: blocks without a site, the
+   arena, blocks that are freed, and what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
 /* Returns the number of the frame that stands for a kind (MLI_FRAME_...) on a device. */
@@ -28669,8 +28718,8 @@ MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Makes the writer use whole stacks in place of sites. Every node that has a number then has a
-   frame with a number. */
+/* Makes the writer use whole stacks in place of sites, if the ledger takes stacks. Each numbered
+   node of the tree of stacks then also has a numbered frame. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
 /* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
@@ -28705,8 +28754,8 @@ typedef struct mli_stack {
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Makes a block. `where` has the numbers of its site and tag, and its scope, as an event has them.
-   A number that is new since the capture is left out. */
+/* Makes a block. `where` has the numbers of its site, tag and scope, packed as in an event. Leaves
+   out a number that the ledger gave after the capture. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
@@ -28942,8 +28991,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* keeps the sum of the capture, if the tag got bytes
-                                               since then */
+            if (bytes > left) bytes = left; /* keeps the captured sum, because the tag may have got
+                                               bytes since then */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -28973,7 +29022,7 @@ typedef struct mli_part_walk {
     mli_part_fn put;
     void *writer;
     const mli_live_block *whole;
-    uint64_t beside; /* how many of the block's bytes no part has had so far */
+    uint64_t beside; /* the bytes of the block that no part has taken so far */
 } mli_part_walk;
 /* Writes a part. Stops at a part with more bytes than are left, because such a part belongs to
    another block, which has begun at that storage since. */
@@ -29225,8 +29274,8 @@ static void mli_json_tags(mli_report *r) {
 /* -- JSON: stacks -- A frame of a stack is an index into "frames", and the module of a frame is an
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
-/* If several functions are inlined at a return address, writes them. Also writes whether the one
-   that the site shows is in a standard library. */
+/* Writes the functions that are inlined at a return address, if there are several. Also writes
+   "library" if the function that the site shows is in a standard library. */
 static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(r->lord, site);
     uint32_t i;
@@ -29310,7 +29359,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
-/* Writes what the functions of the program allocated at a site in a library, if that is known. */
+/* Writes the callers of a site in a library, and what each of them allocated, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     mli_callers callers;
     size_t i;
@@ -29607,7 +29656,7 @@ static MLI_COLD void mli_json_leak_sites(mli_report *r) {
     }
     mli_put_str(r->o, "]");
 }
-/* Writes the sums of the leaks that the three lists leave out. */
+/* Writes the sums of the leaks that the lists of groups, sites and stacks leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
     const mli_leak_sum rest = mli_leak_sites_rest(s, &r->leaks, s->lines);
@@ -29833,8 +29882,8 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
 
 #define MLI_PLAIN_BLOCKS 10
 
-/* Returns 1 if a report lists a block: if it is one of the ten largest, or if the host has said
-   what it is. A heap has thousands of other blocks, of which the sites tell as much. */
+/* Returns 1 if a report lists a block: one of the ten largest, or one with a tag, a scope or a
+   description. A heap has thousands of other blocks, and their sites tell as much. */
 static int mli_json_block_shown(const mli_report *r, size_t i) {
     const memlord_block_info *b = &r->block[i];
     return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||
@@ -31359,9 +31408,9 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the functions of a frame, the innermost first. Leaves out those of standard libraries, and
-   those after MLI_TEXT_FRAMES functions of the stack. `shown` of the stack are written already.
-   Returns that number with those of this frame, or MLI_TEXT_FRAMES + 1 if there are more. */
+/* Writes the functions of a frame that are in no standard library, the innermost first. `shown` is
+   how many functions of the stack are already written. Returns that number plus the functions of
+   this frame, or MLI_TEXT_FRAMES + 1 if the stack has more than MLI_TEXT_FRAMES. */
 static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
     const memlord_site *site = mli_site_display(r->lord, frame);
     const mli_functions *all = mli_site_functions(r->lord, site);
@@ -31852,7 +31901,7 @@ static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     mli_put(&w->to, w->word, w->used);
     w->used = w->wide = 0;
 }
-/* A memlord_write_fn that breaks long lines. A word that is wider than a line is broken, too. */
+/* Breaks long lines, as a memlord_write_fn. A word that is wider than a line is broken, too. */
 static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;
@@ -32488,7 +32537,7 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Gives the devices their numbers in the format. Returns how many lists of events these need. */
+/* Gives the devices their numbers in the format. Returns how many lists of events it needs. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;
@@ -32548,18 +32597,18 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 /* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
    none. */
 
-/* The figures of sites are exact, but those of stacks come from samples: some blocks, the picked
-   ones, for which a stack was taken. So a stack gets the blocks that were picked, and a share of
-   the other blocks of its site. The share is in proportion to the blocks that the stack's samples
-   stand for, without the samples themselves. The stacks then add up to the site, and a block that
-   was picked keeps its own bytes. If a site has no sample, its blocks stay with the site, as a
-   stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are divided by
-   site. The allocs of a site are its live and its freed blocks together. */
+/* The figures of sites are exact. Those of stacks come from samples, because only some blocks are
+   picked for a stack. A stack gets the blocks that were picked, and a share of the other blocks of
+   its site. The share is in proportion to the blocks that the stack's samples stand for, without
+   the samples themselves. The stacks then add up to the site, and a block that was picked keeps its
+   own bytes. If a site has no sample, its blocks stay with the site, as a stack of one frame. Live
+   blocks are divided by site, tag and scope. Freed blocks are divided by site. The allocs of a site
+   are its live and its freed blocks together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A stack gets at most this many times what its samples stand for. A site that has more than its
-   stacks may get must have stacks of which no block was picked. */
+/* A stack gets at most this many times what its samples stand for. If a site has more than its
+   stacks may get, there must be stacks of it of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
 /* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
@@ -32618,9 +32667,9 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, which is empty if it is new. Looks at 8 slots. If all have other
-   groups, writes the group at the first of them and evicts it. An evicted group may be written
-   again later; readers of the formats with groups add equal groups up. */
+/* Returns the group of a block. A new group is empty. Looks at 8 slots. If other groups use them
+   all, writes the group in the first slot and evicts it. An evicted group may be written again
+   later; readers of the formats with groups add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
@@ -32701,7 +32750,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
+        (void)mli_portion_of(t, b, node, 1); /* so that a site without allocs has an entry */
     }
 }
 /* Adds to the share of each stack the allocs that its row has counted. */
@@ -32721,8 +32770,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)sum.alloc_bytes - (double)sum.picked_bytes;
     }
 }
-/* Adds an entry for the allocs of each site, for those of each device, and for those of each device
-   that have no site. */
+/* Adds an entry for the allocs of each site, for all allocs of each device, and for the allocs of
+   each device that have no site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -33051,7 +33100,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    (MLI_HOLDERS at most). These numbers are exact. A stack gets the bytes that it held. If stacks
    are samples, it gets a share of the exact number: the stacks of each of these sites share the
    bytes of the site, and all other stacks share the bytes that these sites leave, in proportion to
-   what each held. What no stack gets stays with the site. What no listed site has either is
+   what each held. Bytes that no stack gets stay with the site. Bytes without a listed site are then
    "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
    "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
 
@@ -33382,7 +33431,7 @@ static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
     mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-/* The functions mli_folded_add_... fill the table. */
+/* Fills the table with lines for the live blocks and their parts. */
 static MLI_COLD void mli_folded_add_live(mli_folded_writer *w) {
     w->groups.writer = w;
     w->groups.put = mli_folded_group;
@@ -33473,7 +33522,8 @@ enum {
     MLI_WORD_PEAK_SPACE,
     MLI_WORDS
 };
-#define MLI_PPROF_VALUES 5 /* the values of a sample: two numbers, two sums of bytes, peak_space */
+#define MLI_PPROF_VALUES 5 /* the values of a sample: 2 numbers of blocks, 2 sums of bytes,
+                              peak_space */
 enum { MLI_PAIR_ALLOCS, MLI_PAIR_LIVE, MLI_PAIR_PEAK };
 
 typedef struct mli_pprof_writer {
@@ -33525,9 +33575,9 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
-/* Writes a sample with the values of a pair (MLI_PAIR_...): the number of allocations or of live
-   blocks as `first` and their bytes as `second`, or the bytes at the peak as `first`. `part` is the
-   number of the string that names a block's part, or 0. */
+/* Writes a sample. `pair` (MLI_PAIR_...) says what it counts. For allocations or live blocks,
+   `first` is their number and `second` their bytes. For the peak, `first` is the bytes. `part` is
+   the number of the string that names a block's part, or 0. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned pair, uint64_t first,
                                       uint64_t second) {
@@ -33571,7 +33621,7 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame and its functions, of which the last line is the outermost. */
+/* Writes the location of a frame. Each function has a line in it, the outermost the last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -33587,8 +33637,8 @@ static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     }
     mli_pb_message(w->x.o, 4, &m);
 }
-/* Writes the modules: all modules of the sites that were written, and perhaps others. The
-   executable comes first, because pprof takes the first mapping for the program. */
+/* Writes the executable as a mapping or, if `others` is 1, all other modules. The executable comes
+   first, because pprof takes the first mapping for the program. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
@@ -33702,8 +33752,8 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and in `older` how many of these no call
-   allocated. `older` is there twice, once for each of the two walks that write live blocks. */
+/* The sums of a trace: its allocations and its live blocks. `older` is how many of these blocks no
+   call allocates. It is there twice, once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -33717,8 +33767,8 @@ typedef struct mli_heap_writer {
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the first and the last description of the bytes that were live at
-                                the peak and are no longer */
+    uint64_t gone, gone_end; /* the first description of the bytes that were live at the peak and
+                                are no longer, and the one after the last */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -33990,15 +34040,15 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 /* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
 
 /* PROMETHEUS is the text exposition format 0.0.4
-      (https://prometheus.io/docs/instrumenting/exposition_formats/).
-   Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
-   that sum() in a query is right. An empty tag counts the bytes without a tag. The first
-   MEMLORD_MAX_SERIES tags of each device, and the first so many scopes, have series of their own.
-   All others are added up in a series with an empty name and the label rest="1". Tags and scopes
-   keep their order as long as the ledger lives. So no series loses to another what it has counted.
-   Counters start over at memlord_reset, as the format allows. Sites, streams, blocks and their
-   parts are left out, because each would be a series of its own. Every sample has the labels of the
-   ledger, too, so that processes with other labels have other series. */
+   (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
+   Every sample is of one device or physical device, never of a sum, so that sum() in a query is
+   right. An empty tag counts the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each
+   device, and as many scopes, have series of their own. All others are added up in a series with an
+   empty name and the label rest="1". Tags and scopes keep their order as long as the ledger lives,
+   so a tag or scope never changes its series. Counters start over at memlord_reset, as the format
+   allows. Sites, streams, blocks and their parts are left out, because each would be a series of
+   its own. Every sample has the labels of the ledger, too, so that processes with other labels have
+   other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34030,23 +34080,23 @@ typedef struct mli_prom_writer {
     char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the others */
 } mli_prom_writer;
 
-/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total.
-   Exactly the families that only grow have such a name. */
+/* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
+   _total. Exactly the families that only grow have such a name. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Returns 1 if a label is in a list of strings; an empty string ends the list. A label is the text
-   before a =, or the whole string. */
+/* Returns 1 if a label with this name of n bytes is in a list. The list has strings, "name" or
+   "name=value", and ends with an empty string. */
 static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t n) {
     for (; *list; list += strlen(list) + 1)
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
     return 0;
 }
-/* Sets w->label to the labels of the ledger or, if it has none and exports, to its process id.
-   Leaves out a label whose name is not valid, or is that of an earlier label. */
+/* Sets w->label to the labels of the ledger. If it has none but writes exports, sets a label with
+   the process id. Leaves out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0rest\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -34086,10 +34136,10 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     }
     mli_put_str(w->x.o, n ? "} " : " ");
 }
-/* Writes a sample of the value `v`. `kind` is 'd' if v is signed, and 'X' if v is in billionths: it
-   writes nanoseconds as seconds, or a rate. Any other kind writes v unsigned. If the device is
-   memlord_device_all(), there is no device label. If `key` is NULL, there is no other label. If
-   `label` is NULL, the sample is of what has no series of its own. */
+/* Writes a sample of the value `v`. If `kind` is 'd', v is signed. If it is 'X', v is in
+   billionths, such as nanoseconds (written as seconds) or a rate. Any other kind writes v unsigned.
+   The device memlord_device_all() writes no device label. If `key` is NULL, there is no other
+   label. If `label` is NULL, the sample is of what has no series of its own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -34161,12 +34211,11 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');
 }
 
-/* A family with a sample for each line of a list. */
+/* A metric family that has a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: a number that may be below 0; m: a number, of which several
-                    lines have the highest and not the sum; X: nanoseconds, which are written as
-                    seconds */
+    char kind;   /* u: a number; d: a number that may be below 0; m: a number; the sum of several
+                    lines is the highest of them; X: nanoseconds, which are written as seconds */
     uint16_t at; /* the offset of the value in the line */
     const char *help;
 } mli_family;
@@ -34231,9 +34280,8 @@ static MLI_COLD void mli_prom_add(const mli_family *f, char *rest, const char *l
         memcpy(rest + f->at, &sum, sizeof sum);
     }
 }
-/* Leaves the first MEMLORD_MAX_SERIES lines of each device in a list, and makes one line, without a
-   name, of the others of the device. Lines with an empty name stay. Returns how many lines are
-   left. */
+/* Keeps the first MEMLORD_MAX_SERIES lines of each device in a list, and adds up its other lines in
+   one line without a name. Lines with an empty name stay. Returns how many lines are left. */
 static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, char *lines,
                                       size_t size, size_t n) {
     char *line = lines, *to = lines;
@@ -34269,8 +34317,8 @@ static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, co
         mli_prom_sample(w, f->name, of->device, key, of->name, f->kind, v);
     }
 }
-/* Writes the families of a list. If it has a key, its first line is at index 1, and it is
-   limited. */
+/* Writes the families of a list of n lines. With a `key` the lines begin at index 1, and
+   mli_prom_limit bounds their number. */
 static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, const char *key,
                                    void *lines, size_t size, size_t n) {
     char *first = (char *)lines;
@@ -34279,7 +34327,7 @@ static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, cons
     for (; f->name; f++) mli_prom_family(w, f, key, first, size, n);
 }
 
-/* Returns 1 if a tag of a device has series of its own. Requires: the list of tags is limited. */
+/* Returns 1 if a tag of a device has series of its own. Requires: mli_prom_limit has run. */
 static MLI_COLD int mli_prom_named(const mli_prom_writer *w, uint32_t dev, const char *tag) {
     const mli_tag_line *line = w->x.r->tag + 1;
     uint32_t left = w->named[dev] < MEMLORD_MAX_SERIES ? w->named[dev] : MEMLORD_MAX_SERIES;
@@ -34291,7 +34339,7 @@ static MLI_COLD int mli_prom_named(const mli_prom_writer *w, uint32_t dev, const
     return 0;
 }
 /* Writes the bytes by tag that each device had at its peak. Bytes without a tag, and of tags
-   without series of their own, have an empty tag. Requires: the list of tags is limited. */
+   without series of their own, have an empty tag. Requires: mli_prom_limit has run on the tags. */
 static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
     mli_holders *h = &w->x.r->holders;
@@ -34313,7 +34361,7 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
 }
 
 /* Writes a family of the pairs of devices between which bytes moved or were copied. `at` is the
-   offset of its count in a route. */
+   offset of the family's count in an mli_route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
     const mli_route *route = NULL;
@@ -34328,7 +34376,7 @@ static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const
     }
 }
 
-/* Writes the last request of each device that found no memory. The site is a label. */
+/* Writes for each device the last request that found no memory. The site is a label. */
 static MLI_COLD void mli_prom_ooms(mli_prom_writer *w) {
     static const mli_family families[] = {
         {"last_oom_bytes", 'u', offsetof(mli_oom, bytes),
@@ -34459,7 +34507,7 @@ typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;
 } mli_csv_whole;
-/* Writes a part as a block of no bytes. */
+/* Writes the line of a part, which has no bytes and no references of its own. */
 static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
     const mli_csv_whole *whole = (const mli_csv_whole *)user;
     memlord_block_info b = *whole->block;
@@ -34752,8 +34800,8 @@ static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
     mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
 }
 
-/* Sets w->level to the live bytes at the start of the ring: those of the report less all that the
-   ring's events add. */
+/* Sets w->level to the live bytes before the first event of the ring: the live bytes of the report,
+   minus what all events of the ring add. */
 static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     uint32_t i;
     for (i = 1; i <= w->x.devices; i++) {
@@ -34999,8 +35047,8 @@ static const char mli_format_suffixes[][sizeof "allocated.folded"] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-/* The path of a report, and that of the temporary file in the same directory that is renamed to it.
-   They are allocated, because the stacks of some hosts have only 16 KiB. */
+/* The path of a report, and the path of a temporary file in the same directory, which is renamed to
+   the report. Both are allocated, because the stacks of some hosts have only 16 KiB. */
 typedef struct mli_save_paths {
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
@@ -35351,7 +35399,7 @@ MLI_API void memlord_request_save(memlord *lord) {
 /* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
    Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
 
-/* Returns the bytes of a ledger with the states behind it. */
+/* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
@@ -35659,8 +35707,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
-/* Logs the ten groups with the most bytes, by the site and the tag of their blocks. Does nothing if
-   the ledger has neither sites nor tags. (Both row counts start at 1.) */
+/* Groups the ledger's blocks by device, tag and site, and logs the ten groups with the most bytes.
+   Does nothing if the ledger has neither sites nor tags. (Both row counts start at 1.) */
 static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table leaks;
@@ -35965,11 +36013,12 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns the tables of hosts that are hooked, and has the functions behind the macros of api/shim.
-   May use the recording calls and the allocator of the host. Invariant: a function returns the
-   result of the function that it replaces, and leaves errno as that function did, whether or not
-   the ledger could record the call. Locks: the registry lock, while a table is hooked or
-   unhooked. */
+/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like; a
+   hook puts functions of MemLord in their place. Also has the functions behind the macros of
+   api/shim. May use the recording calls and the allocator of the host. Invariant: a function
+   returns the result of the function that it replaces, and leaves errno as that function did,
+   whether or not the ledger could record the call. Locks: the registry lock, while a table is
+   hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
@@ -35978,8 +36027,8 @@ static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* Returns 1 if the pages from `at` on are exactly one block. Sets *device to the device of the
-   block that begins there, or to the cpu if none does. */
+/* Returns 1 if the pages from `at` to `at` + `size` are exactly those of one block. Sets *device to
+   the device of the block that begins there, or to the cpu if no block does. */
 static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     memlord_block_info b;
@@ -35995,8 +36044,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if a block may be in the ledger. If not every function of the table records, a block
-   that the ledger does not have is no anomaly. */
+/* Returns 1 if the end of a block is to be recorded. If some functions of the table do not record,
+   the ledger may rightly lack the block, so the function looks the block up. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||

@@ -566,8 +566,8 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #undef MLI_CUDA_X
 
 /* Does what memlord_cuda_malloc does, with retries under this policy, as with
-   MEMLORD_CUDA_FLAG_RETRY. The ledger need not be attached. `policy` NULL means the policy that
-   memlord_alloc_retry has. */
+   MEMLORD_CUDA_FLAG_RETRY. The ledger need not be attached. `policy` NULL means the default policy
+   of memlord_alloc_retry. */
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site)
@@ -820,8 +820,8 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
 
 /* MLI_CUDA_REAL(name) is the runtime's own function, even where --wrap redirects its name. With the
-   per-thread default stream some names are macros. The second macro, MLI_CUDA_PASTE, gets what
-   these macros stand for. */
+   per-thread default stream some names are macros. MLI_CUDA_PASTE is a macro of its own, so that
+   these macros are expanded before it pastes. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name
 #define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)
@@ -997,8 +997,8 @@ enum { /* constants of cuda.h, which is not included */
     MLI_CUDA_POINTER_DEVICE = 9,
     MLI_CUDA_POINTER_POOL = 17,
     MLI_CUDA_EVENT_PLAIN = 2, /* CU_EVENT_DISABLE_TIMING */
-    MLI_CUDA_POOL_RESERVED = 5, /* reserved bytes; 6 is their high, 7 used bytes, 8 their high */
-    MLI_CUDA_GRAPH_USED = 0     /* used bytes; 1 is their high, 2 reserved bytes, 3 their high */
+    MLI_CUDA_POOL_RESERVED = 5, /* reserved bytes; 6: their peak; 7: used bytes; 8: their peak */
+    MLI_CUDA_GRAPH_USED = 0     /* used bytes; 1: their peak; 2: reserved bytes; 3: their peak */
 };
 
 typedef struct mli_cuda_driver {
@@ -1026,9 +1026,9 @@ MLI_CUDA_VARIABLE(mli_cuda_loaded_state mli_cuda_loaded)
    there is no driver; memlord_cuda_why then says why. */
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
 
-/* The exit handler. After it mli_cuda_driver_get returns NULL, because CUDA ends with the process.
-   Waits until no thread is inside a device. The handler is registered after the driver's own exit
-   handlers, and so runs before them. */
+/* Runs when the process exits. From then on mli_cuda_driver_get returns NULL, because CUDA ends
+   with the process. Waits until no thread is inside a device. The handler is registered after the
+   driver's own exit handlers, and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
 /* Takes the driver's handle of a device, and returns the runtime's number of that device, or the
@@ -1043,12 +1043,12 @@ MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
 /* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
-   *mode gets the mode before. The caller restores it with d->capture_mode(mode). Returns the
-   driver's error, after which nothing has changed. */
+   *mode gets the mode before. The caller restores it with d->capture_mode(mode). Returns 0 or the
+   driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
 /* Makes a context current on this thread and relaxes its capture mode, until
-   mli_cuda_leave_context. Returns the driver's error, after which nothing has changed. */
+   mli_cuda_leave_context. Returns 0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode);
@@ -1074,7 +1074,7 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* Writes why there is no driver, with a format of printf. The value of the expression is 0. */
+/* Stores why there is no driver, formatted as by printf. The value of the expression is 0. */
 #define MLI_CUDA_WHY(...)                                                                     \
     (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
@@ -1358,8 +1358,8 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
-/* Has NVML list the processes. The list is long, because NVML puts no process in a list that is too
-   short. It is static, because a thread's stack may be small. Requires: the caller holds
+/* Has NVML list the processes. The list has room for 1024, because NVML fills in none if a list is
+   too short. It is static, because a thread's stack may be small. Requires: the caller holds
    mli_cuda_holders_lock. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {
@@ -1407,11 +1407,11 @@ enum { MLI_CUDA_POOLS = 64 };
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
 
-/* Puts a pool on the list. `device` is -1 for a pool of the host's memory. */
+/* Puts a pool on the list. `device` is -1 for a pool of memory of the CPU. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 
-/* Takes a pool off the list, and waits until no thread asks pools. If the pool was on the list,
-   stores its device in *device and returns 1. */
+/* Takes a pool off the list, and waits until no thread asks the driver about pools. If the pool was
+   on the list, stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
 /* Adds up the bytes of a device's pools, beginning with the current one, and of its graphs. If
@@ -1425,9 +1425,9 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
 static struct {
     cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL if this place of the list is empty */
-    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1 means the host's memory */
+    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1: memory of the CPU */
     uint64_t dropped;                   /* how many pools found no empty place */
-    int asking;                         /* how many threads ask pools now */
+    int asking;                         /* how many threads ask the driver about pools */
 } mli_cuda_pools;
 
 /* Returns the place of a pool in the list, or the first empty place if `pool` is NULL. Returns
@@ -1460,8 +1460,8 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
         *device = mli_cuda_pools.device[i];
         mli_cuda_pools.pool[i] = NULL;
     }
-    /* A forked child inherits `asking`, but not the threads that would lower it. Without a driver,
-       it does not wait for them. */
+    /* A forked child inherits `asking`, but not the threads that would lower it. The child has no
+       driver, so it does not wait. */
     while (mli_cuda_pools.asking && mli_cuda_driver_get()) {
         mli_cuda_lock_drop(&mli_cuda_pools_lock);
         mli_cuda_yield();
@@ -1472,7 +1472,7 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
 }
 
 /* Adds the bytes of a pool to a sum. If `keep` is not NULL, trims the pool to *keep bytes first,
-   and takes from *keep what the pool still has. Returns 0 if the driver refuses. */
+   and subtracts from *keep what the pool still holds. Returns 0 if the driver refuses. */
 static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint64_t *keep,
                              memlord_cuda_pool *sum) {
     uint64_t bytes[4];
@@ -1541,7 +1541,7 @@ typedef struct mli_cuda_attachment {
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
     int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat reads
                      this */
-    /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
+    /* 1: the layer has made the device share the cpu's memory in the ledger */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: the layer sets the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
@@ -1657,9 +1657,9 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
 MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                            memlord *lord, int device);
 
-/* Adds `delta` to the ledger's reserved bytes of a device, for memory outside of pools that came or
-   went. If cudaFree frees a pool's block, the block counts as outside of pools until the next
-   sample. */
+/* Adds `delta` to the ledger's reserved bytes of a device, when memory outside of pools is
+   allocated or freed. If cudaFree frees a pool's block, the block counts as outside of pools until
+   the next sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
 /* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An
@@ -1723,8 +1723,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     }
 }
 
-/* Gives an integrated GPU the capacity of the cpu, if the ledger has refused to make the two share
-   it. The driver's own figure of free bytes leaves out the page cache. */
+/* Reads the capacity of the cpu for an integrated GPU that the ledger has refused to let share it.
+   The driver's own figure of free bytes leaves out the page cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -1855,7 +1855,7 @@ MLI_CUDA_PRIVATE void mli_cuda_event_keep(mli_cuda_context *context, int timed,
 MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context, int timed,
                                          mli_cuda_event *event);
 /* Calls a function of the driver for an event, and returns the driver's error. An event knows its
-   context, so no context is made current. If the driver asks for one all the same, the call is made
+   context, so no context is made current. If the driver still asks for a current context, calls
    again with `context` current. Requires: the capture mode is relaxed. */
 MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
                                          void *context, cudaEvent_t event);
@@ -2257,8 +2257,8 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
 }
 
 /* Returns the open stream with this handle and id, and adds a user. If there is none, makes the
-   stream if `add` is 1, else returns NULL. If the driver has another id for a handle than an open
-   stream has, that stream was destroyed, so it ends here. */
+   stream if `add` is 1, else returns NULL. Before that it ends an open stream of the handle to
+   which the driver gave another id, because that stream was destroyed. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
@@ -2422,10 +2422,10 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Adds a mark, which is a recorded event that stands for all frees up to `position`. When all marks
-   are in use, gives up every second mark, whose frees then wait for the next mark. The least
-   distance between two marks doubles. Returns 1 or 0, as mli_cuda_stream_record does. Requires: the
-   caller holds mli_cuda_streams_lock. */
+/* Adds a mark, which is a recorded event that stands for all frees up to `position`. Replaces the
+   last mark if it is too near to the one before. If all marks are in use, gives up every second
+   mark, whose frees then wait for the next one, and doubles the least distance. Returns 1 or 0, as
+   mli_cuda_stream_record does. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -2498,7 +2498,7 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
     return event;
 }
 
-/* Stores up to `most` streams that need an event in `out`, adds a user to each, and returns their
+/* Stores in `out` up to `most` streams that need an event, adds a user to each, and returns their
    number. Leaves out a stream that has been taken with this `pass` before. Requires: the caller
    holds mli_cuda_streams_lock. */
 static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
@@ -2538,9 +2538,9 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 /* -- asking -- */
 
 /* Stores in *done how many of a stream's n recorded events (marks) are done. Asks the first mark,
-   and the others by halves. If `waits` is a position, waits instead for the mark that stands for
-   it. If the wait fails, asks all the same, because the error may be that of an earlier mark.
-   Returns the driver's error for mark[*done], or 0 if no mark has an error. */
+   and searches the others by halves. If `waits` is a position, waits instead for the mark that
+   stands for it. If the wait fails, asks all the same, because the error may be that of an earlier
+   mark. Returns the driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -2565,8 +2565,8 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
 }
 
 /* Stores in the stream what mli_cuda_marks_ask found. The frees that a failed event stands for have
-   failed. If an event came into a capture, all frees that are not done get a new event. Requires:
-   the caller holds mli_cuda_streams_lock. */
+   failed. If an event was recorded in a capture, all frees that are not done get a new event.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
     if (!s->n) return; /* another thread has found meanwhile that the context is gone */
@@ -2728,8 +2728,8 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
 }
 
 /* The ledger first asks a fence when its block is freed, so a fence without a position gets one
-   then. If this first question records an event, it does not ask for that event, which is rarely
-   done at once. */
+   then. If this first call records an event, it does not ask whether the event is done, because an
+   event is rarely done at once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;
@@ -2762,8 +2762,8 @@ MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
 
 /* --------------------------------------------------------------------- src/cuda/collection.h -- */
 
-/* Has the collection of a cuda device, and the ranges and marks of NVIDIA's profilers. Owns no
-   state. Locks: none. */
+/* Has the collection callback for cuda devices, and the ranges and marks of NVIDIA's profilers.
+   Owns no state. Locks: none. */
 
 /* These functions set a mark, begin a range and end a range in NVIDIA's profilers. They do nothing
    without MEMLORD_CUDA_NVTX. */
@@ -2893,7 +2893,7 @@ enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements that are not yet read *
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
     mli_cuda_u64 n;       /* how many measurements have begun and are not yet read; relaxed, because
-                             a thread sees its own */
+                             a thread sees its own changes */
     mli_cuda_time *first; /* the measurements that have ended, in the order of their ends */
 } mli_cuda_times;
 
@@ -3256,7 +3256,7 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
 
 /* Returns the device on which a request counts. `made` is NULL before the call. The pool of a
    stream-ordered allocation may be on another device than the stream; the driver knows the device
-   of the pointer. A pool of the host's memory is on no device. Its blocks count on the stream's
+   of the pointer. A pool of memory of the CPU is on no device. Its blocks count on the stream's
    device, because cudaFreeAsync does not say which pool a block is of. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
@@ -3270,8 +3270,8 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
 }
 
-/* Sets the stream that the ledger records beside the tag. A default stream is recorded as 0.
-   Returns the stream that was set before. */
+/* Sets the stream that the ledger records with blocks. A default stream is recorded as 0. Returns
+   the stream that was set before. */
 static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
@@ -3309,9 +3309,9 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* A memlord_try_fn that makes the real call once. If the runtime had no last error before, clears
-   the error of a call that found no memory, so that callbacks of a collection do not see it, nor
-   does the host after a success. (The error is not sticky, so it can be cleared.) */
+/* Makes the real call once, as a memlord_try_fn. If the runtime had no last error before, clears
+   the error of a call that found no memory. So callbacks of a collection do not see it, nor does
+   the host after a success. (The error is not sticky, so it can be cleared.) */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -3364,9 +3364,9 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
-    /* After E_OOM the function calls once more, for the result and the last error that the host
-       expects. The ledger has counted the failure. Any other error is the ledger's own; the
-       function then calls as without retries. */
+    /* After E_OOM one more real call gives the result and the last error that the host expects. The
+       ledger has counted the failure already. Any other error is the ledger's own, so the call is
+       then made as without retries. */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }
@@ -3587,8 +3587,8 @@ typedef struct mli_cuda_use {
 } mli_cuda_use;
 
 /* Makes a fence for a block. A `placed` fence waits for the work that the stream has now, and an
-   event is recorded for it. Another fence waits for the work that the stream has when the block is
-   freed. Returns 0 if there is no memory. */
+   event is recorded for it. Any other fence waits for the work that the stream has when the block
+   is freed. Returns 0 if there is no memory. */
 static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t stream, int placed,
                               mli_cuda_use *use) {
     memlord_block_info block;
@@ -3749,8 +3749,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* A memlord_part_fn. Looks for the part that has the mapping's address or, if m->bytes is not 0,
-   the part that is exactly the mapping's range. Copies the part into the mapping, and stops. */
+/* Looks, as a memlord_part_fn, for the part that has the mapping's address or, if m->bytes is not
+   0, the part that is exactly the mapping's range. Copies the part into the mapping, and stops. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
     int k, found = part->offset == m->offset && part->bytes == m->bytes;
@@ -3805,8 +3805,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
     memlord_block_info block;
     int k;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
-        m->bytes = 0; /* with 0 bytes the part is read again, because another mapping may have
-                         ended */
+        m->bytes = 0; /* with 0 bytes the part is looked up by address again, because another
+                         mapping may have ended */
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
         if (--m->meta.rank) { /* the range is mapped at another address, too */
@@ -3839,7 +3839,7 @@ typedef struct mli_cuda_reset {
     const memlord_site *site;
 } mli_cuda_reset;
 
-/* A memlord_block_fn. Ends a block that a reset of the device takes away. CUDA keeps blocks of
+/* Ends a block that a reset of the device takes away, as a memlord_block_fn. CUDA keeps blocks of
    pools and physical memory. Page-locked memory goes if the driver says that it belongs to the
    device. */
 static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
@@ -3918,8 +3918,8 @@ static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, c
     if (!redirected && !(*missing)++) *name = real;
 }
 
-/* The two addresses are in volatile pointers, because a compiler assumes that two names are two
-   functions. */
+/* The two addresses are in volatile pointers, because a compiler assumes that two names are never
+   one function. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
     const char *name = NULL;
@@ -4026,8 +4026,8 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
-/* Retires the frees, and reads the times of scopes, that are done after a wait for a stream, or for
-   everything if `stream` is NULL. Returns `answer`. */
+/* Retires the frees, and reads the times of scopes, that a wait has completed. The wait was for a
+   stream, or for everything if `stream` is NULL. Returns `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));

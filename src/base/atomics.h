@@ -182,8 +182,8 @@ enum {
                            totals */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
                            row's published balance */
-    MLI_RANK_COUNT,     /* guards the counters in the record that threads without a record of their
-                           own share */
+    MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
+                           of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
     MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
     MLI_RANK_LOG,       /* guards the logger, and the number of its calls that are in progress */
@@ -230,8 +230,8 @@ typedef struct mli_lock {
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
-/* Notes whether the thread is inside a shard of the map. Requires, for 1: the thread holds no lock
-   of an inner rank. The thread may be inside already. */
+/* Notes that the thread enters (1) or leaves (0) a shard of the map. Requires, to enter: the thread
+   holds no lock of an inner rank. The thread may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
 /* Returns 1 if the thread holds the lock. This function and the next four check what other
    functions require. */

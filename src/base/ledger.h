@@ -70,7 +70,7 @@ typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_ar
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
-    mli_u32 displaced; /* entries that are not in their home bucket */
+    mli_u32 displaced; /* how many entries are not in their home bucket */
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
@@ -87,12 +87,12 @@ typedef struct mli_helper {
     mli_job job;
 } mli_helper;
 
-/* A physical device. The devices cpu, pinned and mapped share one, because all three use the host's
-   memory. */
+/* A physical device. The devices cpu, pinned and mapped share one, because all three use the memory
+   of the machine. */
 typedef struct mli_phys {
-    mli_lock lock;         /* guards all members below but `sampling`, the three of the sampler, and
-                              `poller`; also guards the bands of the devices that share this
-                              physical device */
+    mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_frame`,
+                              `sampler_reader` and `poller`; also guards the bands of the devices
+                              that share this physical device */
     mli_u32 sampling;      /* 1: a thread is asking the capacity source */
     void *sampler;         /* &mli_self of the thread that is asking the capacity source; guarded by
                               the callbacks lock */
@@ -118,8 +118,8 @@ typedef struct mli_phys {
                               device */
     uint32_t neighbours_resting; /* how many other ledgers on the pressure page rest (run no
                                     collection callbacks for a while) on this device */
-    uint64_t stalled;      /* the time of mli_now at which tasks were last seen to wait for the
-                              host's memory; 0: never */
+    uint64_t stalled;      /* the time of mli_now at which tasks were last seen to wait for memory
+                              of the machine; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
@@ -185,7 +185,7 @@ struct mli_stacks_state {
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
                                                    vector; they grow under the cold lock */
-    mli_u64 cut;                      /* stacks that have one return address or none, because no
+    mli_u64 cut;                      /* how many stacks have at most one return address, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
 };
@@ -305,9 +305,9 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A slot for a host's table of functions that is or was hooked. Each slot has functions of its own,
-   because a hooked function has no argument that could tell its table. Tables are hooked under the
-   registry lock. */
+/* A slot for a host's table whose functions MemLord replaces, or once replaced (hooked). Each slot
+   has functions of its own, because a hooked function has no argument that could tell its table.
+   Tables are hooked under the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
     memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
@@ -347,7 +347,7 @@ typedef struct mli_process_state {
     mli_hooked hooked[MLI_HOOKED];
     mli_u64 pid;             /* the process id; differs from getpid in a child that ran no fork
                                 handler */
-    mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
+    mli_u32 exit_key_ready;  /* 1: exit_key is valid; not read before `started` is DONE */
     mli_u32 exit_key_users;  /* how many threads are setting their exit hook */
     mli_exit_key exit_key;
 } mli_process_state;
@@ -370,8 +370,8 @@ typedef struct mli_debug_note {
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
-    uint32_t inside[2];  /* calls of the logger that the thread is in now, by the turn in which they
-                            began: 0 or 1, which changes with the logger; see mli_log_state */
+    uint32_t inside[2];  /* how many calls of the logger the thread is in, by the turn (0 or 1) in
+                            which they began; a new logger flips the turn: see mli_log_state */
 } mli_log_calls;
 
 /* The current thread's record in one ledger. No two ledgers have the same generation, so the

@@ -42,7 +42,7 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Forgets the calls of the logger that the thread has entered since `before`. */
+/* Subtracts from the counts the logger calls that the thread has begun since `before`. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
@@ -71,7 +71,7 @@ MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    mli_log_calls before; /* the calls of loggers that this thread was in before */
+    mli_log_calls before; /* the logger calls that this thread was in at the start */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
@@ -179,8 +179,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    /* The other thread in this function may wait until this thread leaves the old logger. So this
-       thread does not wait for the other. */
+    /* If this thread is in the old logger, the other thread in this function may wait for it. So
+       this thread does not wait for the other. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);

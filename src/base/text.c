@@ -321,7 +321,7 @@ MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uin
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. */
+/* Writes a string of JSON or, if `json` is 0, text that is padded to a width. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
     const size_t start = o->total;
     if (json) {

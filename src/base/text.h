@@ -26,8 +26,7 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns text `number`, counted from 0, of texts that lie one after the other, each ended by a
-   0. */
+/* Returns the text with a number, counted from 0, in a sequence of texts that each end with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
@@ -82,7 +81,7 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site as mli_put_site does, but with the escapes of `put`. */
+/* Writes a site as "read_tensors loader.c:12". Writes its function and its file by `put`. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -102,8 +101,8 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
 /* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
-   before. The byte before is still in the buffer, because a full buffer is flushed only when more
-   text comes. */
+   before. The byte written last is still in the buffer, because a full buffer is flushed only when
+   more text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);

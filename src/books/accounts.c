@@ -100,7 +100,7 @@ static mli_account_record *mli_account_lock(memlord *lord, memlord_account accou
     mli_lock_drop(&b->lock); /* the account was closed meanwhile */
     return NULL;
 }
-/* Returns the most bytes that the limit of an account allows. */
+/* Returns the most bytes that an account may have: its limit, but at most MLI_BYTES_MAX. */
 static uint64_t mli_account_most(const mli_account_record *b) {
     return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
 }
@@ -109,11 +109,12 @@ static uint64_t mli_account_most(const mli_account_record *b) {
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
-/* Takes `bytes` off the number *of, or sets it to 0 if it is less. */
+/* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds bytes to an account that may have at most `most` bytes, with those that tickets hold. If
-   they do not fit, adds nothing and returns MEMLORD_E_LIMIT. */
+/* Adds `bytes` to an account, if its own bytes and those that tickets hold are then at most `most`.
+   Otherwise adds nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it adds nothing, or if
+   the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -237,8 +238,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork needs these locks, because a thread may charge
-   an account outside of all shards, which a fork stops. */
+/* Takes or drops the locks of all accounts. A fork stops all shards, but a thread may charge an
+   account while it is outside of all shards. So a fork takes these locks, too. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);

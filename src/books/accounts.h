@@ -66,7 +66,7 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 
 /* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
-   the account is closed, the thread no longer uses it afterwards. */
+   that account was closed, returns 0, and the thread stops using it. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
 /* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
@@ -74,8 +74,8 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Holds bytes of an account for a ticket. Returns 0 if the limit leaves no room for them. If the
-   account is closed, returns 1 and holds nothing. */
+/* Adds `bytes` to the bytes that tickets hold of an account. Returns 0, and adds nothing, if the
+   account's limit leaves no room for them. If the account is closed, returns 1 and adds nothing. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
 /* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
    limit is. */

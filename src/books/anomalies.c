@@ -23,8 +23,8 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1 if a refusal by this function was logged;
-                                              second index: 0 for E_INVALID, 1 for E_DEVICE */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal by the function was logged; the second
+                                              index is 0 for E_INVALID, 1 for E_DEVICE */
 };
 
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {

@@ -16,7 +16,8 @@
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
 /* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
-   allocator makes notes no site, because the outer call still needs the site that it noted. */
+   allocator makes notes no site, because it runs inside another call, whose site is still
+   needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
@@ -51,10 +52,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if it is the first at that site, or the first that the function made
-   with that result. Logs no refusal of a call that the logger makes. Neither counts nor logs a call
-   that the ledger's allocator makes. `fault` says what is wrong with an argument, or is NULL if
-   that is unknown. Requires: the caller holds no lock. */
+   `site`. Logs the refusal if it is the first at that site, or the first with that result by the
+   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes.
+   Neither counts nor logs a call that the ledger's allocator makes. `fault` says what is wrong with
+   an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);

@@ -269,7 +269,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 /* -- open -- */
 
 /* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
-   is already in the slot ends. If that block was live, its free was never recorded. */
+   is already in the slot ends. If that block was live, its free was never recorded, so this counts
+   as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -333,8 +334,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to an account, as mli_block_open says. Returns 0 if there is no memory for
-   the side record. */
+/* Charges a new block to an account, which mli_block_open chooses by `account`. Makes the side
+   record that holds the charge. Returns 0 if there is no memory for that record. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;

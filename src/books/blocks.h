@@ -1,8 +1,9 @@
-/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the counters of a block (rows and cells) before it enters
-   a shard, a part of the map, because a thread inside a shard may not allocate. Inside the shard it
-   changes the map and counts the change, so that no fork finds a block half counted. Locks: those
-   of the map; the fences lock, inside a shard; the cold lock, for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
+   which the ledger had no memory to record. May use books/. Invariant: a call makes the counters of
+   a block (rows and cells) before it enters a shard, a part of the map, because a thread inside a
+   shard may not allocate. Inside the shard it changes the map and counts the change, so that no
+   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
+   cold lock, for a new route. */
 #ifndef MLI_BOOKS_BLOCKS_H
 #define MLI_BOOKS_BLOCKS_H
 #include "api/api.h"
@@ -43,9 +44,9 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's total above 2^62, near the end of an int64.
-   Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to be live to
-   get there. */
+/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half the range of
+   an int64. Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to
+   be live to reach 2^62. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -65,19 +66,19 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                        uint64_t storage, uint64_t bytes, const memlord_site *site);
 
-/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device in the line
-   has the type and the index that all n blocks share. Requires: n > 0. */
+/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The line names a device
+   type or a device index only if all n blocks have the same. Requires: n > 0. */
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if the free of an unknown storage is the free of a dropped alloc. That free is then no
-   longer expected. */
+/* Returns 1 if a free of an unknown storage matches a dropped alloc. The ledger expected that free,
+   and no longer expects it afterwards. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc, which the ledger had no memory to record. If its device could not be
-   added, counts the alloc for the ledger as a whole. A later free of that storage is expected, and
-   is then no unknown free: see mli_drop_match. Counts nothing if the error r has another cause.
-   Returns r. */
+/* Counts a dropped alloc: one that failed with the error r, because the ledger had no memory to
+   record it, or no room for its device. If its device could not be added, counts the alloc for the
+   ledger as a whole. A later free of that storage is expected, and is then no unknown free: see
+   mli_drop_match. Counts nothing if r is any other error. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
@@ -91,8 +92,8 @@ MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 enum { /* what the map has under a key */
     MLI_KEY_DEAD,    /* the map has no entry with the key */
     MLI_KEY_PENDING, /* the block was freed, and waits for its fences */
-    MLI_KEY_LIVE,    /* the block is live and has no recorded uses */
-    MLI_KEY_USED     /* the block is live and has recorded uses */
+    MLI_KEY_LIVE,    /* the block is live, and has no fences */
+    MLI_KEY_USED     /* the block is live, and has fences (memlord_block_use) */
 };
 
 /* Returns what the map has under a key, as MLI_KEY_... Unless that is MLI_KEY_DEAD, *e gets the
@@ -101,7 +102,8 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   If `ends` is 1, the call was to end the storage, so an unknown storage is counted. */
+   `ends` is 1 if the call was meant to end the storage. An unknown storage then counts as an
+   unknown free. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
@@ -136,8 +138,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
 
-/* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
-   record. With `undo` it counts as if the block had never been opened. */
+/* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
+   the side record. With `undo` takes back the counts of the alloc instead, as if the block had
+   never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
 /* Undoes the open of a block of `bytes` by this thread, unless another thread has ended the block
@@ -153,16 +156,16 @@ enum { MLI_END_FREE, MLI_END_RELEASE };
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
 /* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
-   block that was freed, with the word2 that it would have without a side record; its key is 0 if no
-   block was freed. A block with recorded uses becomes pending. *chain then gets its first fence,
-   and the caller asks the fences after this call, outside the shard. */
+   freed block, with the word2 that it would have without a side record. If no block was freed,
+   gone->key is 0. A block whose uses memlord_block_use has recorded becomes pending. *chain then
+   gets its first fence, and the caller asks the fences after this call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
-   gets the sampled call stack of the block. The totals of that stack have the block's bytes until
-   mli_pick_off takes them off. */
+/* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
+   *pick gets the sampled call stack of the block. The totals of that stack include the block's
+   bytes until mli_pick_off subtracts them. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
@@ -191,7 +194,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, or NULL if there is none. Its `next` was made before it. */
+/* Returns the route that was made last, or NULL if there is none. The `next` of each route is the
+   route that was made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
    memory. Requires: the caller is not inside a shard. */

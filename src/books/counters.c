@@ -96,15 +96,15 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if the end of this call is to look for a due snapshot. Only there may the host's clock
-   be called. Without a batch every call publishes, and only each 64th looks. */
+/* Returns 1 if the end of the call is to look for a due snapshot, because the host's clock may be
+   called only there. Without a batch every call publishes, and one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call, after a publication that found `live` bytes: if a bound
-   of a band was reached, the device's holders are to be noted again, or a snapshot may be due. */
+/* Requests a check at the end of the call if a publication of `live` bytes has reached a bound of a
+   band, if the device's holders are to be noted again, or if a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -134,8 +134,8 @@ static uint64_t mli_row_slack(const mli_row *row) {
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
 /* Returns the share of a cell, the most bytes that it may hold back now. That is a batch if no
-   other cell of the row has published. Else the slack of the row is divided among the cells that
-   have published. */
+   other cell of the row has published. Otherwise it is an equal part of the row's slack, and at
+   most a batch. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
@@ -143,17 +143,17 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the live bytes have risen by a 16th, so a device with little
-   memory must publish that often. */
+   noted when a publication finds that the live bytes have risen by a 16th. So even a device with
+   little memory must publish before its live bytes have risen by a 16th. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Adds a cell to those of its row that have published, before its first publication. The other
-   cells then have a smaller share, so the function asks their threads to publish. The first cell of
-   the row may hold back a whole batch until it publishes, and row->first names it. */
+/* Counts a cell as one that publishes, before its first publication. The row's other cells then
+   have a smaller share, so it asks their threads to publish, except in a row of a site. Until the
+   first cell publishes again, it may hold back a whole batch, and row->first points to it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -169,23 +169,23 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Sets the limit of a cell, which is never 0 from then on. */
+/* Sets the limit of a cell. Stores UINT64_MAX for 0, which marks a cell that never published. */
 static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
-   of another cell adds them to the peak, because the published bytes, the level of that cell and
-   these bytes were live together. Requires: the caller holds the row's lock. */
+   of another cell counts them in the peak, because they are live together with the published bytes
+   and the level of the cell that publishes. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
-/* Makes a cell of another thread publish at its next call, after a peak reset of its device. Until
-   then row->held has the bytes that it holds back, and publications of other cells add them to the
-   peak. The limit is below the base by twice these bytes and 1, so that the publication finds them:
-   see mli_cell_held. The thread may be in a call that has not read `special` again. A free of that
-   call publishes, too, because it lowers these bytes. */
+/* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
+   then row->held has the bytes that the cell holds back, and publications of other cells count them
+   in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
+   bytes plus 1. If the thread is in a free that has read `special` already, this free must publish,
+   too, because it lowers these bytes. So the cell's threshold for the next band check becomes 0. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -265,9 +265,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes those of a thread's cells for the rows of a book that may come to hold back more than
-   their share. Also publishes a cell that is alone in its row, in case a peak reset has asked for
-   it. */
+/* Publishes each of a thread's cells in a book that could hold back more than its share before it
+   reaches its limit. Also publishes a cell that is the only published one of its row, in case a
+   peak reset has asked for it. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -294,9 +294,9 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
 
 /* -- the general path: deltas, applied to all rows of a block -- */
 
-/* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Bytes that
-   the delta counts both in and out never raise the level. The order of `out`, `level` and `frees`
-   is that of mli_cell_count_device_free. */
+/* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Changes the
+   level once, by the difference of the bytes in and out. So bytes that are both in and out never
+   raise it. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
@@ -312,9 +312,9 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, after a cell of the orphan record has counted the delta in
-   the place of the thread's own cell. The level of the thread has not risen, so the function lowers
-   the level at which each span began. */
+/* Adds a delta to all spans of a thread, after the orphan record's cell has counted the delta in
+   the place of the thread's own cell. The level of the thread's own cell has not changed. So the
+   function lowers the levels in each span by as much as the delta would have raised that level. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -377,9 +377,9 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
 }
 
 /* Returns by how many bytes the peak of a row may be too low: the sum of what its cells may hold
-   back. A cell that was the k-th to publish and idle since then holds back at most a k-th of the
-   slack. The first cell was asked to publish again when a second one did, so it holds back at most
-   half. The first cell of a site is not asked, and holds back at most a batch. */
+   back. A cell that was the k-th to publish, and was idle since then, holds back at most a k-th of
+   the slack. The first cell was asked to publish again when a second one did, so it holds back at
+   most half of the slack. The first cell of a site is not asked, and holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -402,7 +402,7 @@ typedef struct mli_cell_sums {
 
 /* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
    `level` also pairs with the release stores of the calls that count. So a reader that finds the
-   level of a call also finds the counts of all calls that ended before. */
+   level that a call stored also finds the counts of all earlier calls of that thread. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -421,19 +421,19 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     return sum;
 }
 
-/* Raises the peak of a row to what its cells show, and sets the sums that concern the peak. No
-   cell with a batch can publish meanwhile, so the published bytes and what one cell holds back were
-   live together. The levels of all cells may be of different moments: the thread of one cell may
-   have freed before another one allocated. They were live together if a second pass finds the same
-   sums, because a call changes `allocs` or `out` before the level. Without a batch the published
-   bytes are the live bytes. */
+/* Raises the peak of a row to what its cells show, and sets the members of *sum that concern the
+   peak. With a batch no cell can publish while the row is locked. So the published bytes and what
+   one cell holds back were live together. The levels of all cells may be of different moments, and
+   then not live together: one thread may have freed before another allocated. If a second pass
+   finds the same sums, the levels were live together, because a call changes `allocs` or `out`
+   before the level. Without a batch the published bytes are the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: some cell's `high` does not count, because another has published */
+    int blind = 0; /* 1: some cell's `high` does not count: another cell has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -503,7 +503,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
         mli_cell *cell = mli_cell_at(of, book, number);
         uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* the spans of the cell's thread need its base and its high */
+        if (device && of != t) { /* the spans of the cell's thread need the cell's base and high */
             mli_cell_ask(of, row, cell);
             continue;
         }
@@ -561,8 +561,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
-/* Clears the row locks. A thread that held such a lock while the map was stopped only read the row,
-   or changed its peak and `latest`. */
+/* Clears the row locks in a forked child, which lacks the threads that held them. While the map was
+   stopped, such a thread only read the row, or changed its peak and `latest`. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -571,10 +571,10 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
 }
-/* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait meanwhile, so the function takes at most 1024 rows. It takes
-   all rows of devices at once, and adds 1 to the epoch with them. So a free comes before both
-   changes or after both. */
+/* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
+   calls of all threads wait meanwhile. Returns the number of the row after them. There are fewer
+   devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch before
+   other calls go on. So a free comes before both changes or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);

@@ -19,19 +19,19 @@
    under the count lock. A thread that frees the block of another thread counts the free in its own
    cell, so a level may be negative. Sums of levels are exact modulo 2^64.
 
-   A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
-   bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
-   bytes of the cell, and whenever the level is below the base or above the limit. The limit is the
-   base plus the cell's share (mli_cell_share). So while no thread is inside a shard the published
-   bytes of a row are at most the live bytes, and at least the live bytes less a share for each
-   cell. A reader of the peak adds the highs that are not yet published (mli_row_sum). The thread
-   decides from its cell alone whether to publish, because another thread may just have written the
-   row, and to fetch the row would take longer than the rest of a call. */
+   A thread publishes its cell at the first bytes that it counts there, and whenever the level is
+   below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
+   changed since the last one to the row's published bytes, less a part that the cell holds back,
+   and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So while
+   no thread is inside a shard, the published bytes of a row are at most the live bytes, and at
+   least these less a share for each cell. A reader of the peak adds the highs that are not yet
+   published (mli_row_sum). The thread decides from its cell alone whether to publish, because to
+   fetch a row that another thread has just written takes longer than the rest of a call. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* the number of each; in a site's cell `frees` counts the calls of free
-                              at the site, for blocks of any site */
+    mli_u64 allocs, frees; /* the numbers of allocs and frees; in a site's cell `frees` counts the
+                              calls of free at the site, for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
@@ -71,8 +71,8 @@ static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->free
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
-/* Counts a free on its device. Returns a negative value if the thread has to publish the cell or to
-   request a band check. */
+/* Counts a free in the thread's cell of the device. Returns a negative value if the thread has to
+   publish the cell or to request a band check. */
 static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes) {
     const int64_t past = mli_cell_count_free(cell, bytes);
     mli_u64_add_own(&cell->frees, 1);
@@ -142,7 +142,7 @@ typedef struct mli_device_record {
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample being taken; under that lock, too */
+    mli_sample_mark before;      /* the mark of the sample being taken; under the phys lock, too */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
@@ -209,14 +209,14 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
    May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns how far a cell's level has been above its base. If another cell of the row has published
-   since, returns how far the level is above the base now. Requires: the caller holds the row's
-   lock, if the ledger has a batch. */
+/* Returns how far the highest level of a cell since its last publication is above its base. If
+   another cell of the row has published since, takes the present level instead. Requires: the
+   caller holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes with a cell at its `high`. Does nothing if another
-   cell has published since this one did, because the published bytes may have been lower when this
-   cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. Does
+   nothing if another cell has published since this one did, because the published bytes may have
+   been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
@@ -234,7 +234,7 @@ typedef struct mli_row_delta {
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
-   a shard, so that a fork finds both changes or neither. */
+   a shard, so that a fork finds the change of the map and this count both or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
    finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
@@ -243,7 +243,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_
                                         unsigned n);
 
 /* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. That happens while calls are in
-   progress, because a sum may then have one half of a call and not the other. */
+   progress, because a sum may then have some counts of a call and lack the others. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
@@ -259,23 +259,23 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
                                       mli_row_totals *sum);
 
 /* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
-   without a lock. Returns 0 for a sum below 0, which has the free of a block by one thread, but not
-   the alloc by another. */
+   without a lock. The sum may have the free of a block by one thread, and lack the alloc by
+   another. If it is below 0 for that reason, returns 0. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets a row's peak to its live bytes. The earlier high of a cell no longer counts. The high of a
-   cell of a site or a tag becomes its level. So does that of the thread's own cell of a device.
-   The spans of another thread still need the high of that thread's cell of a device, so that thread
-   is asked to publish the cell. Requires: the map is frozen, so that no thread publishes or changes
-   a level. */
+/* Sets a row's peak to its live bytes, so that the earlier highs of its cells no longer count. In a
+   row of a site or a tag, sets the `high` of every cell to the cell's level. In a row of a device,
+   does so only for the cell of the thread t. The spans of another thread still need the `high` of
+   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen, so
+   that no thread publishes or changes a level. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Takes bytes out of `freed` that are counted now but were freed before the last reset. */
+/* Keeps bytes out of a device's total `freed` that are counted now but ended before the reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
 /* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */

@@ -16,7 +16,7 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* By device type: 1 if its bytes are in host memory. All such types share one physical device. */
+/* By device type: 1 if its bytes are in main memory. All such types share one physical device. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
 /* Returns 1 if the argument names one device. */
@@ -32,16 +32,16 @@ MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
 /* Returns 1 if a selector includes a device. */
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
-/* Returns the key of a device in the index of names. Bit 55 is set in it, and in no address, so no
-   key of a device equals that of an address. */
+/* Returns the key of a device in the index of names. Bit 55 is set in this key and in no address,
+   so the key of a device never equals the key of an address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
 /* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
    store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the record of physical device i. Record 0 is host memory, which cpu, pinned and mapped
-   share. Record i is otherwise the own_phys of the device with dev i, and is unused if that device
-   shares the physical device of another. */
+/* Returns the record of physical device i. Record 0 is the machine's main memory, which cpu, pinned
+   and mapped share. Any other record i is the own_phys of the device with dev i. It is unused if
+   that device shares the physical device of another. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */

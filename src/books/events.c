@@ -73,8 +73,8 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        mli_u64_store(&b->generation, 0); /* must be visible before `count`, which is therefore
-                                             stored by a release, as events are */
+        mli_u64_store(&b->generation, 0); /* must be visible before the new `count` and events,
+                                             which are therefore stored by releases */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
@@ -197,7 +197,7 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
 
 /* Begins to read a sub-buffer. Returns 1 if it has events. The acquire loads pair with the release
    stores of mli_subbuf_next and mli_event_write. The generation is loaded again after the words. If
-   it has changed, a later writer may have stored some of the words. */
+   it has changed, a later writer may have stored some of the words, so the result is 0. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;

@@ -49,8 +49,8 @@ typedef struct mli_ring {
     size_t size, stride, capacity;
     uint64_t subbufs;
     uint32_t subbuf_events; /* events in a sub-buffer */
-    mli_u64 next_subbuf;    /* how many sub-buffers were given out or skipped so far; the
-                               sub-buffers lie behind the ring */
+    mli_u64 next_subbuf;    /* how many sub-buffers were given out or skipped so far. The
+                               sub-buffers lie in memory behind this struct. */
 } mli_ring;
 
 /* Returns the ring, or NULL if there is none yet. */

@@ -10,7 +10,7 @@ struct mli_fences_state {
     mli_ptr all;                      /* mli_fence_record *: the newest of all records; records are
                                          only added */
     struct mli_fence_record *unused;  /* records that hold no fence */
-    struct mli_fence_record *to_drop; /* the detached fences, whose blocks have ended */
+    struct mli_fence_record *to_drop; /* fences that the end of a call drops */
     struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free need
                                          not allocate a queue */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
@@ -137,7 +137,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* no thread has asked this fence since it became the first of the queue */
+    if (q->first) { /* no thread has asked the new first fence since it became the first */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;

@@ -1,8 +1,8 @@
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
-   for. May use base/memory, books/devices and books/threads. Invariant: only one thread at a time,
-   the asker of a fence, calls the fence's `done` and `drop`, and it holds no lock then. Lock:
-   MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard while it holds
-   the lock. */
+   for. A pending block was freed, and ends when its fences are done. May use base/memory,
+   books/devices and books/threads. Invariant: only one thread at a time, the asker of a fence,
+   calls the fence's `done` and `drop`, and it holds no lock then. Lock: MLI_RANK_FENCES. A thread
+   may take this lock inside a shard, and enters no shard while it holds the lock. */
 #ifndef MLI_BOOKS_FENCES_H
 #define MLI_BOOKS_FENCES_H
 #include "api/api.h"
@@ -19,14 +19,15 @@ typedef struct mli_pending_queues {
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
-/* A fence is in one of three states. In the first, its block is live, and the fence is a recorded
-   use. In the second, its block is pending and waits for the fence. The fence is then in a queue,
-   that of its device and its `queue`, until it is done or has failed. In the third, its block has
-   ended, and the fence is to be dropped. If a block ends while its fence has an asker, the fence is
-   detached, and the asker frees the fence. If the fence has no asker, the thread that holds the
-   block puts the fence on the list `to_drop`. */
+/* A fence is in one of three states. In the first, its block is live, and the fence stands for a
+   use of the block (memlord_block_use). In the second, its block is pending and waits for the
+   fence. The fence is then in the queue for its device and its memlord_fence.queue, until it is
+   done or has failed. In the third, its block has ended, and the fence's `drop` must still be
+   called. If the fence has an asker when its block ends, the fence is detached, and its asker calls
+   `drop`. Otherwise the thread that ends the block puts the fence on the list `to_drop`. */
 
-/* The pending fences of one device and `queue`, in the order of the frees. */
+/* The pending fences with the same device and the same memlord_fence.queue, in the order of the
+   frees. */
 typedef struct mli_queue {
     struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
     struct mli_fence_record *first, *last;
@@ -60,7 +61,7 @@ typedef struct mli_fence_record {
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
     int early_answer;     /* what `done` returned while earlier fences of the queue were pending; 0
                              if it was not called then */
-    mli_queue spare;      /* memory for a queue, of this fence or of another: see spare_queues */
+    mli_queue spare;      /* memory that any queue may use: see spare_queues */
 } mli_fence_record;
 
 /* Takes the fences lock. */
@@ -88,11 +89,11 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
-/* Returns the queue of a device and `queue`, or NULL if there is none. */
+/* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
-/* Schedules the next poll of a queue: after `rest` calls on its device type, or after MLI_REST_NS.
-   If `rest` is 0, the next call polls the queue. */
+/* Schedules the next poll of a queue: after `rest` calls on its device type or after MLI_REST_NS,
+   whichever comes first. If `rest` is 0, the next call polls the queue. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
@@ -102,9 +103,9 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 /* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has got other fences. The end of a
-   call drops them. If a fence has an asker, the asker frees the fence. May be called inside a
-   shard. */
+/* Detaches f and its siblings from a block that has ended or has got other fences. A fence that has
+   an asker is dropped by its asker. The others are dropped at the end of this call or a later one.
+   Does nothing if f is NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
 /* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
@@ -127,7 +128,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
    if there is none. */
 MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
 
-/* Drops and frees the fences that are to be dropped. Requires: the caller holds no lock, and is not
+/* Empties the list `to_drop`: calls the `drop` of each fence, and frees the fence. Does nothing if
+   this thread is running a function of a fence. Requires: the caller holds no lock, and is not
    inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
 

@@ -71,9 +71,9 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
 /* Returns the most bytes that a device can have held since the latest sample of its physical
    device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
    because the allocator below may keep the freed bytes and serve later allocs from them. One bound
-   is what the device held at the sample and the bytes allocated since. Another is the highest live
-   bytes since, which are at most a batch for each thread above the published bytes. A pool has its
-   own count of the bytes that it holds. */
+   is what the device held at the sample, plus the bytes allocated since. Another is the highest
+   live bytes since, which exceed the published bytes by at most a batch for each thread. A pool has
+   its own count of the bytes that it holds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -216,7 +216,7 @@ MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int
     }
     return sum;
 }
-/* Sums the bytes of all devices at a phys. */
+/* Sums mli_dev_sum over all devices at a phys. */
 static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
@@ -324,9 +324,9 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the bytes that mli_cover_plan has chosen off the tickets. The account of the request holds
-   all bytes of the request already. Requires: the caller has held the phys lock since
-   mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
+   tickets. Takes none off the request's own account, which holds all bytes of the request already.
+   Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;

@@ -22,8 +22,8 @@ MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
    memlord_device_share may assign another phys, so the function compares again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
-/* Finds the phys of a device. If the device is new, adds it with `make`; without `make` sets *out
-   to NULL and returns MEMLORD_E_UNKNOWN. */
+/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
+   and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out);
 
@@ -35,8 +35,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phy
 /* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
 
-/* Returns 1 if the bytes of a device count against its physical device. The bytes of mapped files
-   do not, because they are page cache. */
+/* Returns 1 if the bytes of a device use the capacity of its physical device. The bytes of mapped
+   files do not, because they are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 
 /* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
@@ -50,11 +50,11 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 /* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
    that neighbours hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. These two locks have no order, so the
-   function also holds the cold lock; without it no thread holds two such locks. A fork, which takes
-   the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys has
-   bytes of tickets, which may be for this device, or if other devices are at the device's own
-   phys. */
+/* Assigns a device to another phys, under the locks of both. These two locks have no order, so a
+   thread may hold two of them only while it holds the cold lock, as this function does. A fork,
+   which takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old
+   phys has bytes of tickets, which may be for this device, or if other devices are at the device's
+   own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -84,10 +84,10 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
    the caller holds the phys lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. With `high`
-   returns an upper bound, else a lower bound. A call writes the `out` of a cell before its `level`.
-   So a reader gets an upper bound if it loads `out` after `level`, and a lower bound if it loads
-   `out` before `level`. */
+/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. A cell has
+   allocated its `level` plus its `out`, and a call writes `out` before `level`. So the sum of both
+   is an upper bound if a reader loads `out` after `level`, as with `high`. It is a lower bound if
+   the reader loads `out` before `level`. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
@@ -100,7 +100,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that tickets cover. These are the ticket that the request names, or the
+/* The bytes of a request that tickets cover: either the ticket that the request names, or the
    tickets of its thread. When the request opens its own ticket, the covered bytes move to that
    ticket, so that no alloc can draw them while the request tries. At the end of the request the
    bytes that it has not used move back. */
@@ -155,7 +155,8 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
    thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
    alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
-   each alloc would have bytes that count both as live and as reserved. */
+   each alloc would have bytes that count both as live and as reserved. If `recorded` is 0, takes
+   nothing off. In either case the bytes are no longer in flight. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 

@@ -52,7 +52,7 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
 }
 
 /* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns a value
-   other than 0. Returns the last value. fn may not allocate, and may not call the host. */
+   other than 0. Returns what fn returned last. fn may not allocate, and may not call the host. */
 static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
     int stop;

@@ -1,6 +1,6 @@
 /* Walks the blocks of the map, and lists the k largest. Owns no state. May use books/map and
    books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
-   Locks: it takes those of the map. */
+   Locks: those of the map. */
 #ifndef MLI_BOOKS_LISTING_H
 #define MLI_BOOKS_LISTING_H
 #include "api/api.h"
@@ -30,7 +30,7 @@ typedef struct mli_walk_query {
     mli_visit_fn fn;
     void *user;
 } mli_walk_query;
-/* Returns a query that selects all blocks of a selector. */
+/* Returns a query that selects all blocks on the devices that `sel` includes. */
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
 /* Calls fn for each block of the map that matches a query, one shard after the other: see

@@ -141,8 +141,9 @@ typedef struct mli_table {
     uint32_t size, displaced, count;
 } mli_table;
 
-/* Inserts an entry into a table that no other thread sees. Returns 0. Returns -1 if no bucket of
-   the entry's window has room, or if an overflow count before such a bucket is full. */
+/* Inserts an entry into a table that no other thread sees, and returns 0. Returns -1 if no bucket
+   of the entry's window has room, or if a bucket before the one with room has a full overflow count
+   for the entry's hash. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;

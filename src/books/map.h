@@ -19,7 +19,7 @@
    bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record, plus 1
-     birth   mark:26 | 0:1; of a block born in a scope or on a stream: the birth number:26 */
+     birth   mark:26 | 0:1; if born in a scope or on a stream: number of the birth:26 | 1:1 */
 typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
@@ -62,7 +62,8 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
 static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->map.mark);
 }
-/* Sets the next mark and returns its number. After the last possible mark returns that one. */
+/* Makes the next mark current, and returns its number. Once the current mark is MLI_MARK_MAX, only
+   returns that number. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord);
 
 /* -- the numbers of devices -- */
@@ -73,8 +74,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
-   that does not fit gets the last element, which is always 0. */
+/* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
+   index. A device whose type or index has more bits gets the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -92,7 +93,7 @@ static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
 /* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
    can be read. */
 MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
-/* Returns the type of a device. A block is found by this type and its storage. */
+/* Returns the type of a device. The map finds a block by its storage and the type of its device. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
 }
@@ -184,7 +185,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-/* Returns the vacant slots of a header, as the lowest bits of their prints. */
+/* Returns a mask of a header that has the lowest bit of each vacant slot's print. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -264,9 +265,9 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
    Otherwise the caller leaves at once. Requires: the caller has just seen that
    MLI_SPECIAL_NO_BARRIER is not set in `special`.
 
-   Memory order: the release store orders the thread's earlier work before it, for a thread that
-   stops the shard. The acquire load pairs with the release store of the state by that thread. The
-   barrier in mli_barrier_threads ensures that the store comes before the load. */
+   Memory order: a thread S may stop the shard. The store to `inside` is a release, so S sees the
+   earlier work of this thread. The acquire load of the state pairs with the release store of the
+   state by S. The barrier in mli_barrier_threads keeps the store to `inside` before that load. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
@@ -300,8 +301,8 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters a shard that this thread owns, and begins at the home of a key. If the thread does not own
-   the shard, leaves it and returns 0. */
+/* Enters a shard that this thread owns, finds the home of a key, and loads its header. If the
+   thread does not own the shard, leaves it and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -338,16 +339,16 @@ static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     home->next = home->header ^ print << bit;
     return MLI_LIKELY(e->key == key) ? e : NULL;
 }
-/* Stores `next` as the header. The print that this store sets or clears inserts or erases the
-   entry. The release order publishes the words of the entry, which were written before. The store
-   also unlocks a shared bucket, because `next` lacks the lock bit. */
+/* Stores `next` as the header. This inserts or erases the entry, because it sets or clears the
+   print of the entry. The release order publishes the words of the entry, which were written
+   before. The store also unlocks a shared bucket, because `next` lacks the lock bit. */
 static MLI_HOT void mli_home_store(const mli_home *home) {
     mli_u64_store_release(&home->bucket->header, home->next);
 }
 
-/* Enters a shard that this thread owns, or a shared shard, and begins at the home of a key. In a
-   shared shard, locks the home. If another thread owns the shard or holds the bucket, or if the
-   shard has no table, leaves the shard and returns 0. */
+/* Enters a shard that this thread owns or that is shared, finds the home of a key, and loads its
+   header. In a shared shard, locks the home. If another thread owns the shard or holds the bucket,
+   or if the shard has no table, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     const uint32_t state = mli_shard_enter_by_store(t, s);
     if (MLI_LIKELY(state == t->id)) {
@@ -374,12 +375,12 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because this record enters by an exchange from now on. (The bit
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on. (The bit
    MLI_SPECIAL_NO_BARRIER is never cleared, and a later load never returns an older value.) The
-   release store pairs with the load in mli_barrier_threads. It makes visible all that the thread
-   did inside shards before it saw the bit. The loads here, in mli_barrier_threads and in
-   mli_shard_wait are seq_cst, because an acquire load may come before the store of an exchange
-   (ARM's ldapr). */
+   release store of by_exchange pairs with the load in mli_barrier_threads. A thread that loads 1
+   there sees all that this thread did inside shards before it saw the bit. The loads here, in
+   mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
+   the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -389,12 +390,13 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 }
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after this call what T stored before T's load. Callers need
-   this for a shard's state and `inside`, and for the alert or a threshold and the counts.
+   before this call, or the caller sees after this call what T stored before T's load. Two pairs of
+   stores need this. The caller stores a shard's state, and T stores `inside`. The caller stores the
+   alert or a threshold, and T stores counts.
 
    The system's barrier for all threads provides this order. Without that barrier T executes one of
    its own: the exchange when T enters a shard, and the addition when T ends a call
-   (mli_call_end_slow). That addition pairs with the addition here.
+   (mli_call_end_slow). That addition pairs with the addition in mli_alert_barrier.
 
    The system may refuse its barrier after threads have run without barriers of their own. T may
    then have read `special` without MLI_SPECIAL_NO_BARRIER, and may be preempted for any time before
@@ -416,8 +418,8 @@ MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
    acquire load in mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
-/* Stops all shards with one barrier, for a fork. Takes all shard locks, which mli_map_thaw
-   drops. */
+/* Stops all shards with one barrier, for a fork, a reset or a check. Takes all shard locks, which
+   mli_map_thaw drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
@@ -427,10 +429,11 @@ typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
 /* Gives a shard its first table, or a larger one. `size` is the size of the table that the caller
-   found too small. If another thread has replaced that table, does nothing and returns 0. The new
-   table is a fifth to a third larger, and is allocated before the shard is stopped. Only threads
-   that use this shard wait. Returns -1 if there is no memory, or if no table has room for the
-   entries. Requires: the caller is not inside a shard. */
+   found too small. If another thread has replaced that table, does nothing and returns 0. A table
+   of 3 buckets or more grows by a fifth to a third, or further if the entries do not fit then. The
+   new table is allocated before the shard is stopped. Only threads that use this shard wait.
+   Returns -1 if there is no memory, or if no table has room for the entries. Requires: the caller
+   is not inside a shard. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
 /* Makes a shard shared for good, if another thread owns it. Waits until that thread is outside.
@@ -440,8 +443,9 @@ MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, ml
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
    home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
    shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
-   that another has returned. In a small ledger, which can spare the memory, the bound is 2 to 64,
-   so that almost every entry is in its home. Requires: the caller is inside the shard. */
+   that another has returned. In a small ledger, which can spare the memory, the bound is 2 such
+   entries to 64 buckets, so that almost every entry is in its home. Requires: the caller is inside
+   the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);

@@ -94,8 +94,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
    mli_index_reserve_locked has reserved room for the key, and the key is not in the index. */
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
 
-/* Adds a row under an index key, and the orphan record's cell for the row. Numbers start at 1;
-   number 0 means no row. The release store of the row count comes last, and publishes the row. */
+/* Adds a row, the orphan record's cell for the row, and the row's number in the index under `key`.
+   Numbers start at 1; number 0 means no row. The release store of the row count publishes the row,
+   after all its members are set. The index gets the number after that. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);

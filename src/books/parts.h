@@ -1,8 +1,8 @@
 /* Owns the side records and the parts of blocks. A side record has the facts of a block for which
    its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
-   a side record belongs to the thread that holds its entry, inside an owned shard or with the
-   probe's buckets locked; parts lie in their storage and do not overlap. Locks: those of the
-   map. */
+   a side record belongs to the thread that holds its entry, because this thread is inside a shard
+   of its own or has locked the entry's bucket; parts lie in their storage and do not overlap.
+   Locks: those of the map. */
 #ifndef MLI_BOOKS_PARTS_H
 #define MLI_BOOKS_PARTS_H
 #include "api/api.h"
@@ -20,8 +20,9 @@ typedef struct mli_side_record {
     uint64_t word2;                  /* the word2 that the entry would have without this record */
     uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
                                         (63) */
-    struct mli_fence_record *fences; /* the recorded uses; of a pending block the fences that are
-                                        not yet done */
+    struct mli_fence_record *fences; /* of a live block, the uses that memlord_block_use has
+                                        recorded; of a pending block, the fences that are not yet
+                                        done */
     uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
                                         not pending */
     uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
@@ -47,9 +48,9 @@ MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
-/* Charges a block of `bytes` to an account, in the place of the charge that the block had. If
-   `account` is 0, the block is charged to none. Requires: a probe of the caller holds the entry, or
-   no other thread knows the record. */
+/* Charges a block of `bytes` to an account instead of the account that it was charged to before. If
+   `account` is 0, the block is charged to no account. Requires: a probe of the caller holds the
+   entry, or no other thread knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
@@ -72,9 +73,9 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
                                                             mli_probe *probe);
 
 /* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
-   it only if one more reference needs it. If the result is E_UNKNOWN or E_NOMEM, the function has
-   left the shard. It allocates the record between two probes, because nothing may be allocated
-   inside a shard. */
+   the record only if one more reference would need it. If the result is E_UNKNOWN or E_NOMEM, the
+   function has left the shard. It allocates the record between two probes, because nothing may be
+   allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);

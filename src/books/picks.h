@@ -1,6 +1,7 @@
-/* Has the table of picked blocks: the stack of each block whose alloc was sampled. Owns no state:
-   books/stacks has the table in its own. May use base/memory and books/map. Invariant: a part is at
-   most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
+/* Implements the table of picked blocks, which tells the stack of each block whose alloc was
+   sampled. Owns no state: the table is in the state of books/stacks. May use base/memory and
+   books/map. Invariant: a part of the table is at most three quarters full. Locks: MLI_RANK_STACKS,
+   one for each part. */
 #ifndef MLI_BOOKS_PICKS_H
 #define MLI_BOOKS_PICKS_H
 #include "api/api.h"
@@ -51,8 +52,8 @@ MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
 MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick);
 
-/* The next four are for all parts of a table: they give the locks their rank, take or drop the
-   locks, free the memory, and return the number of blocks. */
+/* Each of the next four functions works on all parts of a table. They give the locks their rank,
+   take or drop the locks, free the memory, and return the number of blocks. */
 MLI_PRIVATE MLI_COLD void mli_picks_init(mli_picks *parts);
 MLI_PRIVATE MLI_COLD void mli_picks_lock(mli_picks *parts, int take);
 MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts);

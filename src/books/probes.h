@@ -40,11 +40,11 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
 /* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
    home if the shard is shared. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
-   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
-   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
-   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
-   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
+/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
+   finds the key. Otherwise stops where no later bucket can have the key, but with `want_room` not
+   before it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
+   used. Returns 0, or -1 if another thread holds the lock of a later bucket. The caller must then
+   leave the shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
@@ -59,10 +59,10 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
 /* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
-   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
-   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
-   memory. Requires: the caller is not inside a shard. */
+   live; with `want_room` mli_probe_insert can then insert it. If another thread owns the shard,
+   makes the shard shared. If `want_room` is set and the table has no slot for the key, grows the
+   table. Returns 0; the thread is then inside the shard, unless the shard has no table. Returns -1,
+   outside the shard, if there is no memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 

@@ -12,8 +12,8 @@ struct mli_sites_state {
     mli_ptr modules; /* mli_module *: the newest module; changes under the cold lock */
     mli_ptr places;  /* mli_site_record *: the newest site of a return address; changes under the
                         cold lock */
-    mli_ptr named;   /* mli_site_record *: the newest site whose symbol was looked up; so were the
-                        symbols of all older sites; NULL if none was */
+    mli_ptr named;   /* mli_site_record *: the symbols of this site and of all older ones were
+                        looked up; NULL: of no site */
 };
 
 /* These are arrays, not string literals. A linker drops the literals of an object all together or
@@ -26,7 +26,8 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, with kept copies of its strings. Returns MLI_AGAIN if it needs memory first. */
+/* Copies a site to *out, with the ledger's own copies of its strings. Returns MLI_AGAIN if the
+   caller has to get memory and then call again. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -42,8 +43,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings, in a module. If there is none, returns NULL, and
-   *key is a free key of the index for the site. */
+/* Finds the site that has the kept strings and the line of `kept`, in a module. If there is none,
+   returns NULL, and *key gets a free key of the index under which the site can be added. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -71,8 +72,8 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under the key `content` and under the address of its struct. So the host
-   finds the site by every struct by which it was ever displayed. Requires: room for two keys is
+/* Adds a site to the index under the key `content` and under the address of its struct `original`,
+   which the host may pass back once reports have shown it. Requires: room for two keys is
    reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
@@ -138,13 +139,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id in memory is not that of a known module. Reads the id only in the page
-   where the module starts, because every module has that page. */
+/* Returns 0 if the build id that lies in memory now is not that of `module`. Reads the id only in
+   the page where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells the
-                                                                    module */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* then the name alone decides */
     return !memcmp(image->id, module->id, image->id_size);
 }
 /* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
@@ -208,8 +208,9 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. If there is none, returns NULL, and *key is a free key of the index
-   for the site. A module that is loaded again at another address has the same sites. */
+/* Finds the site of a place. If there is none, returns NULL, and *key gets a free key of the index
+   under which the site can be added. A module that is loaded again at another address has the same
+   sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -313,9 +314,9 @@ static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
     return now && (now->image.stays ||
                    (mli_module_now(lord, site->address, &now) && now == site->where));
 }
-/* Returns the name of the function that has the return address of a site. Returns NULL if the
+/* Returns the name of the function in which a site's return address lies. Returns NULL if the
    symbol is not known, or if the module is not there now. Requires: the caller holds no lock of the
-   ledger, because the search takes a lock of the loader, and the call could wait for ever. */
+   ledger. The search takes a lock of the loader, so the call could otherwise wait for ever. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     mli_symbol_query q = {(const char *)site->address - 1, NULL, 0, NULL};
@@ -323,8 +324,8 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     return q.name;
 }
 /* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
-   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if it needs
-   memory first. */
+   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if the caller
+   has to get memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -528,8 +529,8 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
     return result;
 }
 
-/* Gives a site its functions, whose strings it copies to `all`. Returns MLI_AGAIN if it needs
-   memory first. */
+/* Copies the functions at a return address to `all`, and stores `all` in the site. Returns
+   MLI_AGAIN if the caller has to get memory and then call again. */
 static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site_record *site,
                                                          const memlord_function *from,
                                                          mli_functions *all) {

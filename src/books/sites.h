@@ -27,13 +27,14 @@ typedef struct mli_scope_record {
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
     mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
-    mli_u64 birth; /* a cache: the latest birth of this scope that has no stream, as the mark, 26
-                      bits, and the number of the birth, 26 bits; 0 means none yet */
+    mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
+                      birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
 
-#define MLI_CACHE_MAX 8192 /* the most homes of a cache that has memory of its own */
+#define MLI_CACHE_MAX 8192 /* the most homes of a thread's cache; a home is an entry at which a
+                              look-up may begin */
 
-/* The mark, the scope and the stream that blocks have in common. */
+/* A birth: the mark, the scope and the stream under which blocks were allocated. */
 typedef struct mli_birth {
     uint64_t stream;      /* 0 means no stream */
     uint32_t mark, scope; /* the numbers of the mark and of the scope; a scope of 0 means none */
@@ -48,9 +49,9 @@ typedef struct mli_site_origin {
                            known */
 } mli_site_origin;
 
-/* A module, which is an executable or a library, that has had a return address. The record lives
-   until the ledger ends, because sites refer to modules that are unloaded. A place is a module, its
-   build id, and the offset of a call in the file of the module. */
+/* A module: an executable or a library in which a return address was seen. The record lives until
+   the ledger ends, because sites refer to modules that are unloaded. A place is a module, its build
+   id, and the offset of a call in the file of the module. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order in which modules are seen */
     struct mli_module *next; /* the module that was seen before this one */
@@ -83,8 +84,8 @@ typedef struct mli_site_record {
     const void *module;      /* of a struct of the host: the module that has it (see
                                 mli_site_origin) */
     const mli_module *where; /* of a return address: the module that has it; NULL if none has */
-    uint64_t offset;         /* the offset in the file of the byte before the return address, which
-                                lies inside the call */
+    uint64_t offset;         /* the offset of the byte before the return address, in the file of the
+                                module; this byte lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
     struct mli_site_record *before; /* the site of a return address that was made before this one */
     uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
@@ -112,7 +113,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
                                                          mli_site_record **out);
 
 /* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock
-   but the orphan lock. mli_busy_begin, which this function calls, drops that one. */
+   but the orphan lock. mli_busy_begin drops the orphan lock while this function searches for the
+   module. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if

@@ -1,7 +1,8 @@
-/* Owns the spans of scopes, which record how high a thread's level on each device was during a
-   scope, and the invocations that threads share. services/scopes begins and ends spans, and
-   services/joint shares them. May use books/threads. Invariant: one thread at a time changes a
-   span, and needs no lock for that. Locks: joint, one for each invocation. */
+/* Owns the spans, and the invocations of scopes that threads share. A span belongs to one scope
+   that a thread is in. For each device it records the level of the thread's cell (bytes allocated
+   less freed) when the scope began, and the highest level since. services/scopes begins and ends
+   spans, and services/joint shares invocations. May use books/threads. Invariant: one thread at a
+   time changes a span, and needs no lock for that. Locks: joint, one for each invocation. */
 #ifndef MLI_BOOKS_SPANS_H
 #define MLI_BOOKS_SPANS_H
 #include "api/api.h"
@@ -11,7 +12,7 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-#define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context is in */
+#define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context may be in */
 
 /* What a span knows of a device: the thread's level when the span began, and the highest level
    since then. */
@@ -20,16 +21,17 @@ typedef struct mli_span_peak {
 } mli_span_peak;
 
 /* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
-   thread runs a member, the member adds to `level` the base of the thread's cell, less the level at
-   which its span began. So `level` is at most what all members have added, and `high` at most their
-   peak. `bytes`, `blocks` and `delta` are sums over the members that have left. */
+   thread runs a member, `level` includes the base of the thread's cell less the level at which the
+   member's span began. A base is at most the level of its cell. So `level` is at most the bytes
+   that all members have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and
+   `delta` are sums over the members that have left. */
 typedef struct mli_joint {
     mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
     uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
                                         invocation was adopted */
-    uint64_t start, before, bytes, blocks; /* as in mli_span */
+    uint64_t start, before, bytes, blocks; /* `start` and `before` are as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
@@ -44,8 +46,8 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
-                                       thread's live blocks then */
+    uint64_t start, before, blocks; /* when the span began: the stamp, the ledger's live bytes, and
+                                       the thread's live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -55,8 +57,9 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. The level was `above` bytes higher
-   for a moment before, which may raise `high`. Both arguments are signed. */
+/* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
+   level, and at least the old level plus `above`, which was reached meanwhile. Both arguments are
+   signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base of the thread's cell. */

@@ -56,7 +56,7 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* the address of the ledger is random */
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* so is that of the stack */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack's address is random, too */
     seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* the newest generation */
     lord->stacks.seed = seed;
 }
@@ -146,8 +146,8 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Gives a site a number among the frames of stacks, if it has none. Returns MLI_AGAIN if it needs
-   memory first. */
+/* Gives a site a number among the frames of stacks, if it has none. Returns MLI_AGAIN if the caller
+   has to get memory and then call again. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -202,7 +202,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds the row of a stack for a device and a row of the sites, or adds it. */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (its row, or
+   0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -267,8 +268,8 @@ static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Takes a block that was picked off the totals of its stack. With `undo` the row counts as if the
-   block had not been allocated. */
+/* Subtracts a picked block from the totals of its stack. With `undo` the row counts as if the block
+   had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -299,7 +300,7 @@ static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes)
     }
 }
 
-/* Notes a block as the last one that this thread had picked. */
+/* Stores a block as the last picked block of this thread. */
 static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     mli_thread *t = mli_self.thread;
     if (mli_self.generation != lord->generation) return; /* the thread has no record */
@@ -307,13 +308,14 @@ static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     t->taken_row = pick->row;
     t->taken_type = pick->type;
 }
-/* Returns 1 if a block is the last one that this thread had picked. */
+/* Returns 1 if a block is the last picked block of this thread. */
 static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     const mli_thread *t = mli_self.thread;
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Counts a block as a temporary if it ends while it is the last one that this thread had picked. */
+/* Counts a block as a temporary if it ends while it is still the last picked block of this
+   thread. */
 static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!mli_taken_is(lord, pick)) return;
     mli_self.thread->taken_row = 0;
@@ -372,9 +374,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Notes the row of the stack for the block that the present public call opens under this key. If
-   `row` is 0, or the table of picked blocks has no room, counts the stack as dropped. Requires:
-   the public call ends with mli_stack_forget. */
+/* Stores in mli_self the row of the stack of the block that the current public call opens under
+   `key`. If `row` is 0, or the table of picked blocks has no room, counts the stack as dropped.
+   Requires: the public call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -534,7 +536,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
     double mean;
     int may, cut;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
-    most = mli_stacks_depth(lord); /* a change after this load sets the bit again */
+    most = mli_stacks_depth(lord); /* a later change of the depth sets the bit again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -671,13 +673,13 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
 }
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_stack_tables *tables;
-    if (take) mli_lock_take(&lord->stacks.lock); /* the tables stay as they are */
+    if (take) mli_lock_take(&lord->stacks.lock); /* no thread makes the tables meanwhile */
     tables = mli_stack_tables_of(lord);
     if (tables) mli_picks_lock(tables->picks, take);
     if (!take) mli_lock_drop(&lord->stacks.lock);
 }
-/* Makes every thread of a forked child draw again at its next alloc. Otherwise it would draw what
-   its parent draws. */
+/* Makes every thread of a forked child draw again at its next alloc. Otherwise the child would draw
+   the same numbers as its parent. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_u32_store(&lord->stacks.setting, 0);

@@ -18,9 +18,9 @@
 
 /* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
    site, on one device. Nodes and rows are never removed, and are found without a lock. The live
-   bytes of a row are the sum over its live blocks, so they end at 0. The table and MLI_PICKED
-   change while the caller is inside the shard and no other thread can reach the entry. A caller
-   reserves room in the table before it enters the shard. The table has parts, as the map has
+   bytes of a row are 0 again once all its blocks have ended. The table of picked blocks and the bit
+   MLI_PICKED change while the caller is inside the shard and no other thread can reach the entry. A
+   caller reserves room in the table before it enters the shard. The table has parts, as the map has
    shards, and all keys of one shard are in one part. So threads that use different shards seldom
    wait for each other. */
 
@@ -63,7 +63,7 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 
 MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
-/* Returns how many blocks the table has. */
+/* Returns how many blocks the table of picked blocks has. */
 #if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord);
 #endif
@@ -99,21 +99,25 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
 /* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
    functions do: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack. The row still has its bytes. */
+/* Removes a block from the table, and returns its stack. The totals of the stack still include the
+   block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
-/* Takes a block that ends out of the table and off its row. With `undo` the row then counts as if
-   the block had not been allocated. */
+/* Removes a block from the table and from the totals of its stack, because the block ends. With
+   `undo` the row then counts as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. */
+/* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
+   is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back room in the table, if the call has picked its alloc and opened no block. */
+/* Gives back the room that the call has reserved in the table, if the call has not used this
+   room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block of this key, which this call opens, the stack `pick` on a device and a row of the
-   sites. That is the stack of a block that moves, or that comes back to its old place. */
+/* Gives the block that this call opens under `key` the stack of an older block, `pick`. It counts
+   on `dev` and on the site row `site`. The block is one that moves, or comes back to its old
+   place. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
-/* Notes that the block that this call resizes is no new alloc, and had `bytes` before. */
+/* Says that this call resizes a block, which had `bytes` before, so that it counts no new alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Draws whether the alloc that this call records is picked. If so, finds its stack, reserves room
@@ -136,8 +140,8 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Notes the live bytes of every stack of a device as the bytes that the stack holds at the peak of
-   the device. */
+/* Stores the live bytes of every stack of a device as the bytes that the stack holds at the
+   device's peak. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
    if that is 0). The first call also seeds the samples, and unwinds once, because the system's

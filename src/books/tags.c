@@ -95,7 +95,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. Returns MLI_AGAIN if it needs memory first. */
+/* Finds or adds a birth. Returns MLI_AGAIN if the caller has to get memory and then call again. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -136,9 +136,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Keeps them in the scope, and
-   in the thread if the stream is the thread's. If there is no room for a birth, returns the bits of
-   the mark alone, so that the block is recorded without scope and stream. */
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them: in the scope if
+   the stream is 0, and in the thread if the stream is the thread's. If there is no room for a
+   birth, returns the bits of the mark alone, so that the block is recorded without scope and
+   stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -344,8 +345,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag. `guard` gets what the end of the guard restores; it is NULL if the tag has no
-   guard. The default tag is at the bottom of the stack of tags. */
+/* Begins a tag. If `guard` is not NULL, it gets the number of open tags, which the end of the guard
+   restores. The default tag is at the bottom of the stack of tags. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;

@@ -21,8 +21,8 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
                                        parent scope */
 };
-/* Returns the salt of an entry of a kind, MLI_CACHE_... `rest` is the part of what is looked up
-   that the entry's key does not have. */
+/* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
+   salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
 }
@@ -107,7 +107,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Notes in a guard what the end of the guard is to restore. */
+/* Stores in a guard how many tags, or with `scope` how many scopes, are open in the thread's
+   context. The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 

@@ -12,8 +12,9 @@
 
 /* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
    with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. Only one thread at a time starts or stops a helper, and the helper's `state`
-   says that one does. No helper waits for the end of another helper. */
+   the ledger's own. While a thread starts or stops a helper, the helper's `state` is
+   MLI_HELPER_BUSY, so that no other thread does so, too. No helper waits for the end of another
+   helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -35,8 +36,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
-    MLI_SPECIAL_PUBLISH = 1024,  /* more threads share a row with the thread now: its next call
-                                    publishes the cells that hold back more than their share */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the thread shares a row with more threads than before: its next
+                                    call publishes the cells with too many unpublished bytes */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -60,8 +61,8 @@ typedef struct mli_cache_entry {
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* the outermost span of the context, which is used again; NULL until it
-                               is made */
+    struct mli_span *spans; /* the outermost span of the context, kept for the next scope; NULL
+                               until it is made */
     mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
     struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
                                 fibre */
@@ -123,10 +124,10 @@ typedef struct mli_thread {
                                 alloc is picked */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
-    uint64_t taken_key;      /* the key of the last block that the thread had picked */
-    uint32_t taken_row;      /* the row of that block's stack; 0 if the block has ended, or if there
+    uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
+    uint32_t taken_row;      /* the row of this block's stack; 0 if the block has ended, or if there
                                 was none */
-    uint32_t taken_type;     /* the device type of that block */
+    uint32_t taken_type;     /* the device type of this block */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -221,8 +222,8 @@ MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int ty
 /* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
    set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets how many flags near_threshold and check_requested the alert mask says are set. Requires: no
-   other thread changes the mask. */
+/* Sets the number in the alert mask: how many flags near_threshold and check_requested are set.
+   Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
    addition. */
@@ -260,7 +261,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
-/* Writes the last report of a ledger, if a report was requested or a recorder saves one. */
+/* Writes the last report of a ledger, if one was requested, or was asked for at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
@@ -283,7 +284,7 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
    holds no lock and is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r);
 
-/* Keeps the library that has this code loaded from now on, because a thread will run the code, or
+/* Makes the library with this code stay loaded from now on, because a thread will run the code, or
    because a ledger was made that is never destroyed. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
 

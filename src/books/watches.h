@@ -1,6 +1,6 @@
 /* Defines the watch of a device, which is the state of its bands, and decides when the holders of
-   the device are noted. Owns no state, because a watch is a part of the device's record. May use
-   base/. Locks: see mli_watch. */
+   the device (services/snapshots) are noted. Owns no state, because a watch is a part of the
+   device's record. May use base/. Locks: see mli_watch. */
 #ifndef MLI_BOOKS_WATCHES_H
 #define MLI_BOOKS_WATCHES_H
 #include "api/api.h"
@@ -38,9 +38,10 @@ typedef struct mli_watch {
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device with `live` bytes are to be noted again. That is so if a
-   16th more is live than they had or, when the live bytes have fallen below the peak, a 128th more.
-   So the holders are noted seldom while memory grows, and once more close to its peak. */
+/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. They are if
+   the live bytes exceed those at the last note by more than a 16th. Below the peak, more than a
+   128th is enough. So holders are noted seldom while memory grows, and once more close to the
+   peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
 #endif

@@ -14,8 +14,8 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* A change of balances. Until mli_arena_balance it has what a call asks for, afterwards what was
-   done. */
+/* A change of arena balances. At first it has the bytes that a call asks for. mli_arena_balance
+   replaces them with the bytes that it has really added and taken off. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
                                tag */
@@ -84,7 +84,8 @@ static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t 
     mli_lock_drop(&row->lock);
     return most;
 }
-/* Takes the excess off the tags of a device, one after another, and counts each as an underflow. */
+/* Takes the excess off the tags of a device, one tag after another. Each tag that loses bytes
+   counts as an underflow. */
 static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_row_delta d;
     uint32_t tag = 0;

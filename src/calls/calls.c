@@ -26,7 +26,7 @@ enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
-    MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
+    MLI_TOKEN_FREED,  /* free_begin freed the block, because memlord_block_use gave it fences */
     MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
 };
 
@@ -179,10 +179,10 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* What a call with n blocks holds for one of them before it records any, so that no memory can run
-   out then. With MLI_DID_OPEN it holds a placeholder of 0 bytes under the block's key. With
-   MLI_DID_VIEW it holds the reference that a track takes of a live key. Otherwise it holds nothing,
-   because the block replaces another block under the same key. */
+/* What a call with n blocks takes for each block before it records any block, so that it cannot run
+   out of memory halfway. MLI_DID_OPEN: it has put a placeholder of 0 bytes under the block's key.
+   MLI_DID_VIEW: it has added the reference that a track takes of a live key. Otherwise it has taken
+   nothing, because the block replaces another block under the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
@@ -338,9 +338,9 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
-   source stays pending until the fence and the uses are done, and *chain gets the fences that the
-   caller has to ask. A block that moves onto itself is replaced. */
+/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If it
+   did, or if the move has a fence, the source stays pending until all these fences are done, and
+   *chain gets the fences that the caller has to ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -582,8 +582,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees the block
-   at once instead, and its fences keep it pending. */
+/* Detaches a block, as memlord_realloc_begin does. If memlord_block_use gave the block fences,
+   frees the block at once instead, and these fences keep it pending. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -616,8 +616,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
 }
 
 /* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
-   unchanged. If the block had recorded uses, memlord_free_begin has freed it already; the function
-   then records a new block in its place. */
+   unchanged. If memlord_free_begin has freed the block already, because it had fences of
+   memlord_block_use, the function records a new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;

@@ -200,7 +200,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a type that has been due for the longest time, or NULL if no queue is due.
-   In that case p->due and p->late get the call and the time at which the next queue is due. */
+   Sets p->due and p->late to the number of the call and to the time from which a queue may be due
+   next. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;

@@ -13,12 +13,12 @@
 #include "books/map.h"
 #include "books/fences.h"
 
-/* A block is pending while its side record (what an entry has no room for) has a serial. The last
-   fence of a block that is done ends the block, and the end of the block calls mli_call_end like
-   any call. The slow function behind mli_call_end asks the fences that are due
-   (mli_fences_poll_due), and they may end further blocks. Two rules bound this circle. When a fence
-   ends a block, it passes asks = 0 to mli_call_end, which then asks no queue. A thread that runs a
-   function of a fence asks no other fence (mli_fence_is_running). */
+/* A block is pending while its side record (what an entry has no room for) has a serial. When the
+   last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
+   slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
+   may end further blocks. Two rules bound this circle. When a fence ends a block, mli_call_end gets
+   0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
+   fence (mli_fence_is_running). */
 
 /* Ends a call that counted on a device. It does the work that the ledger's mask `alert` asks for on
    that device. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call has
@@ -39,8 +39,8 @@ enum { /* why a fence is attached to a block */
 
 /* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
    not MLI_ATTACH_USE, it also makes the block pending. Then *gone gets the entry of the block, and
-   *chain the fences that the caller asks next. If f is NULL, the block waits only for the uses
-   recorded before. After an error f still belongs to the caller. */
+   *chain the fences that the caller asks next. If f is NULL, the block waits only for the fences
+   that it has already. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
@@ -55,13 +55,13 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    are done. It does nothing in a call of the ledger's own allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Drops the fences that are to be dropped, at the end of a call on a device type. With `asks` 1 it
-   first asks fences of one queue of that type. */
+/* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
+   device type. With `asks` 1 it first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose source stays pending until its own fences and f are done. If f is NULL, only
-   its own fences count. It first inserts the destination, as a copy without fences and parts. Then
-   it makes the source pending. */
+/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, only
+   its own fences count. The function first inserts the destination, as a copy of the source without
+   its fences and parts. Then it makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,

@@ -273,7 +273,7 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* Publishes those cells of a block that hold back too much. */
+/* Publishes those cells of a block's rows that have too many bytes unpublished. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());

@@ -53,8 +53,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     }
 }
 
-/* Gives an integrated GPU the capacity of the cpu, if the ledger has refused to make the two share
-   it. The driver's own figure of free bytes leaves out the page cache. */
+/* Reads the capacity of the cpu for an integrated GPU that the ledger has refused to let share it.
+   The driver's own figure of free bytes leaves out the page cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());

@@ -19,9 +19,9 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
 MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                            memlord *lord, int device);
 
-/* Adds `delta` to the ledger's reserved bytes of a device, for memory outside of pools that came or
-   went. If cudaFree frees a pool's block, the block counts as outside of pools until the next
-   sample. */
+/* Adds `delta` to the ledger's reserved bytes of a device, when memory outside of pools is
+   allocated or freed. If cudaFree frees a pool's block, the block counts as outside of pools until
+   the next sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
 /* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An

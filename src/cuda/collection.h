@@ -1,5 +1,5 @@
-/* Has the collection of a cuda device, and the ranges and marks of NVIDIA's profilers. Owns no
-   state. Locks: none. */
+/* Has the collection callback for cuda devices, and the ranges and marks of NVIDIA's profilers.
+   Owns no state. Locks: none. */
 #ifndef MLI_CUDA_COLLECTION_H
 #define MLI_CUDA_COLLECTION_H
 #include "cuda/api/api.h"

@@ -68,8 +68,8 @@ enum { /* constants of cuda.h, which is not included */
     MLI_CUDA_POINTER_DEVICE = 9,
     MLI_CUDA_POINTER_POOL = 17,
     MLI_CUDA_EVENT_PLAIN = 2, /* CU_EVENT_DISABLE_TIMING */
-    MLI_CUDA_POOL_RESERVED = 5, /* reserved bytes; 6 is their high, 7 used bytes, 8 their high */
-    MLI_CUDA_GRAPH_USED = 0     /* used bytes; 1 is their high, 2 reserved bytes, 3 their high */
+    MLI_CUDA_POOL_RESERVED = 5, /* reserved bytes; 6: their peak; 7: used bytes; 8: their peak */
+    MLI_CUDA_GRAPH_USED = 0     /* used bytes; 1: their peak; 2: reserved bytes; 3: their peak */
 };
 
 typedef struct mli_cuda_driver {
@@ -97,9 +97,9 @@ MLI_CUDA_VARIABLE(mli_cuda_loaded_state mli_cuda_loaded)
    there is no driver; memlord_cuda_why then says why. */
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
 
-/* The exit handler. After it mli_cuda_driver_get returns NULL, because CUDA ends with the process.
-   Waits until no thread is inside a device. The handler is registered after the driver's own exit
-   handlers, and so runs before them. */
+/* Runs when the process exits. From then on mli_cuda_driver_get returns NULL, because CUDA ends
+   with the process. Waits until no thread is inside a device. The handler is registered after the
+   driver's own exit handlers, and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
 /* Takes the driver's handle of a device, and returns the runtime's number of that device, or the
@@ -114,12 +114,12 @@ MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
 /* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
-   *mode gets the mode before. The caller restores it with d->capture_mode(mode). Returns the
-   driver's error, after which nothing has changed. */
+   *mode gets the mode before. The caller restores it with d->capture_mode(mode). Returns 0 or the
+   driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
 /* Makes a context current on this thread and relaxes its capture mode, until
-   mli_cuda_leave_context. Returns the driver's error, after which nothing has changed. */
+   mli_cuda_leave_context. Returns 0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode);

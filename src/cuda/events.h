@@ -52,7 +52,7 @@ MLI_CUDA_PRIVATE void mli_cuda_event_keep(mli_cuda_context *context, int timed,
 MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context, int timed,
                                          mli_cuda_event *event);
 /* Calls a function of the driver for an event, and returns the driver's error. An event knows its
-   context, so no context is made current. If the driver asks for one all the same, the call is made
+   context, so no context is made current. If the driver still asks for a current context, calls
    again with `context` current. Requires: the capture mode is relaxed. */
 MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
                                          void *context, cudaEvent_t event);

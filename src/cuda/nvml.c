@@ -96,8 +96,8 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
-/* Has NVML list the processes. The list is long, because NVML puts no process in a list that is too
-   short. It is static, because a thread's stack may be small. Requires: the caller holds
+/* Has NVML list the processes. The list has room for 1024, because NVML fills in none if a list is
+   too short. It is static, because a thread's stack may be small. Requires: the caller holds
    mli_cuda_holders_lock. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {

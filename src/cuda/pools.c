@@ -3,9 +3,9 @@
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
 static struct {
     cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL if this place of the list is empty */
-    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1 means the host's memory */
+    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1: memory of the CPU */
     uint64_t dropped;                   /* how many pools found no empty place */
-    int asking;                         /* how many threads ask pools now */
+    int asking;                         /* how many threads ask the driver about pools */
 } mli_cuda_pools;
 
 /* Returns the place of a pool in the list, or the first empty place if `pool` is NULL. Returns
@@ -38,8 +38,8 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
         *device = mli_cuda_pools.device[i];
         mli_cuda_pools.pool[i] = NULL;
     }
-    /* A forked child inherits `asking`, but not the threads that would lower it. Without a driver,
-       it does not wait for them. */
+    /* A forked child inherits `asking`, but not the threads that would lower it. The child has no
+       driver, so it does not wait. */
     while (mli_cuda_pools.asking && mli_cuda_driver_get()) {
         mli_cuda_lock_drop(&mli_cuda_pools_lock);
         mli_cuda_yield();
@@ -50,7 +50,7 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
 }
 
 /* Adds the bytes of a pool to a sum. If `keep` is not NULL, trims the pool to *keep bytes first,
-   and takes from *keep what the pool still has. Returns 0 if the driver refuses. */
+   and subtracts from *keep what the pool still holds. Returns 0 if the driver refuses. */
 static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint64_t *keep,
                              memlord_cuda_pool *sum) {
     uint64_t bytes[4];

@@ -12,11 +12,11 @@ enum { MLI_CUDA_POOLS = 64 };
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
 
-/* Puts a pool on the list. `device` is -1 for a pool of the host's memory. */
+/* Puts a pool on the list. `device` is -1 for a pool of memory of the CPU. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 
-/* Takes a pool off the list, and waits until no thread asks pools. If the pool was on the list,
-   stores its device in *device and returns 1. */
+/* Takes a pool off the list, and waits until no thread asks the driver about pools. If the pool was
+   on the list, stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
 /* Adds up the bytes of a device's pools, beginning with the current one, and of its graphs. If

@@ -189,8 +189,8 @@ typedef struct mli_cuda_use {
 } mli_cuda_use;
 
 /* Makes a fence for a block. A `placed` fence waits for the work that the stream has now, and an
-   event is recorded for it. Another fence waits for the work that the stream has when the block is
-   freed. Returns 0 if there is no memory. */
+   event is recorded for it. Any other fence waits for the work that the stream has when the block
+   is freed. Returns 0 if there is no memory. */
 static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t stream, int placed,
                               mli_cuda_use *use) {
     memlord_block_info block;

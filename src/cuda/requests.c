@@ -57,7 +57,7 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
 
 /* Returns the device on which a request counts. `made` is NULL before the call. The pool of a
    stream-ordered allocation may be on another device than the stream; the driver knows the device
-   of the pointer. A pool of the host's memory is on no device. Its blocks count on the stream's
+   of the pointer. A pool of memory of the CPU is on no device. Its blocks count on the stream's
    device, because cudaFreeAsync does not say which pool a block is of. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
@@ -71,8 +71,8 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
 }
 
-/* Sets the stream that the ledger records beside the tag. A default stream is recorded as 0.
-   Returns the stream that was set before. */
+/* Sets the stream that the ledger records with blocks. A default stream is recorded as 0. Returns
+   the stream that was set before. */
 static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
@@ -110,9 +110,9 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* A memlord_try_fn that makes the real call once. If the runtime had no last error before, clears
-   the error of a call that found no memory, so that callbacks of a collection do not see it, nor
-   does the host after a success. (The error is not sticky, so it can be cleared.) */
+/* Makes the real call once, as a memlord_try_fn. If the runtime had no last error before, clears
+   the error of a call that found no memory. So callbacks of a collection do not see it, nor does
+   the host after a success. (The error is not sticky, so it can be cleared.) */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -165,9 +165,9 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
-    /* After E_OOM the function calls once more, for the result and the last error that the host
-       expects. The ledger has counted the failure. Any other error is the ledger's own; the
-       function then calls as without retries. */
+    /* After E_OOM one more real call gives the result and the last error that the host expects. The
+       ledger has counted the failure already. Any other error is the ledger's own, so the call is
+       then made as without retries. */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }

@@ -11,7 +11,7 @@ typedef struct mli_cuda_reset {
     const memlord_site *site;
 } mli_cuda_reset;
 
-/* A memlord_block_fn. Ends a block that a reset of the device takes away. CUDA keeps blocks of
+/* Ends a block that a reset of the device takes away, as a memlord_block_fn. CUDA keeps blocks of
    pools and physical memory. Page-locked memory goes if the driver says that it belongs to the
    device. */
 static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {

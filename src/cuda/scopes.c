@@ -8,7 +8,7 @@ enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements that are not yet read *
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
     mli_cuda_u64 n;       /* how many measurements have begun and are not yet read; relaxed, because
-                             a thread sees its own */
+                             a thread sees its own changes */
     mli_cuda_time *first; /* the measurements that have ended, in the order of their ends */
 } mli_cuda_times;
 

@@ -24,7 +24,7 @@ typedef struct mli_cuda_attachment {
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
     int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat reads
                      this */
-    /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
+    /* 1: the layer has made the device share the cpu's memory in the ledger */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: the layer sets the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];

@@ -118,8 +118,8 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
 }
 
 /* Returns the open stream with this handle and id, and adds a user. If there is none, makes the
-   stream if `add` is 1, else returns NULL. If the driver has another id for a handle than an open
-   stream has, that stream was destroyed, so it ends here. */
+   stream if `add` is 1, else returns NULL. Before that it ends an open stream of the handle to
+   which the driver gave another id, because that stream was destroyed. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
@@ -283,10 +283,10 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Adds a mark, which is a recorded event that stands for all frees up to `position`. When all marks
-   are in use, gives up every second mark, whose frees then wait for the next mark. The least
-   distance between two marks doubles. Returns 1 or 0, as mli_cuda_stream_record does. Requires: the
-   caller holds mli_cuda_streams_lock. */
+/* Adds a mark, which is a recorded event that stands for all frees up to `position`. Replaces the
+   last mark if it is too near to the one before. If all marks are in use, gives up every second
+   mark, whose frees then wait for the next one, and doubles the least distance. Returns 1 or 0, as
+   mli_cuda_stream_record does. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -359,7 +359,7 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
     return event;
 }
 
-/* Stores up to `most` streams that need an event in `out`, adds a user to each, and returns their
+/* Stores in `out` up to `most` streams that need an event, adds a user to each, and returns their
    number. Leaves out a stream that has been taken with this `pass` before. Requires: the caller
    holds mli_cuda_streams_lock. */
 static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
@@ -399,9 +399,9 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 /* -- asking -- */
 
 /* Stores in *done how many of a stream's n recorded events (marks) are done. Asks the first mark,
-   and the others by halves. If `waits` is a position, waits instead for the mark that stands for
-   it. If the wait fails, asks all the same, because the error may be that of an earlier mark.
-   Returns the driver's error for mark[*done], or 0 if no mark has an error. */
+   and searches the others by halves. If `waits` is a position, waits instead for the mark that
+   stands for it. If the wait fails, asks all the same, because the error may be that of an earlier
+   mark. Returns the driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -426,8 +426,8 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
 }
 
 /* Stores in the stream what mli_cuda_marks_ask found. The frees that a failed event stands for have
-   failed. If an event came into a capture, all frees that are not done get a new event. Requires:
-   the caller holds mli_cuda_streams_lock. */
+   failed. If an event was recorded in a capture, all frees that are not done get a new event.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
     if (!s->n) return; /* another thread has found meanwhile that the context is gone */
@@ -589,8 +589,8 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
 }
 
 /* The ledger first asks a fence when its block is freed, so a fence without a position gets one
-   then. If this first question records an event, it does not ask for that event, which is rarely
-   done at once. */
+   then. If this first call records an event, it does not ask whether the event is done, because an
+   event is rarely done at once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;

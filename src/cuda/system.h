@@ -61,8 +61,8 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
 
 /* MLI_CUDA_REAL(name) is the runtime's own function, even where --wrap redirects its name. With the
-   per-thread default stream some names are macros. The second macro, MLI_CUDA_PASTE, gets what
-   these macros stand for. */
+   per-thread default stream some names are macros. MLI_CUDA_PASTE is a macro of its own, so that
+   these macros are expanded before it pastes. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name
 #define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)

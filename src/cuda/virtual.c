@@ -5,8 +5,8 @@
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* A memlord_part_fn. Looks for the part that has the mapping's address or, if m->bytes is not 0,
-   the part that is exactly the mapping's range. Copies the part into the mapping, and stops. */
+/* Looks, as a memlord_part_fn, for the part that has the mapping's address or, if m->bytes is not
+   0, the part that is exactly the mapping's range. Copies the part into the mapping, and stops. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
     int k, found = part->offset == m->offset && part->bytes == m->bytes;
@@ -61,8 +61,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
     memlord_block_info block;
     int k;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
-        m->bytes = 0; /* with 0 bytes the part is read again, because another mapping may have
-                         ended */
+        m->bytes = 0; /* with 0 bytes the part is looked up by address again, because another
+                         mapping may have ended */
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
         if (--m->meta.rank) { /* the range is mapped at another address, too */

@@ -37,8 +37,8 @@ static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, c
     if (!redirected && !(*missing)++) *name = real;
 }
 
-/* The two addresses are in volatile pointers, because a compiler assumes that two names are two
-   functions. */
+/* The two addresses are in volatile pointers, because a compiler assumes that two names are never
+   one function. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
     const char *name = NULL;

@@ -7,7 +7,7 @@
 #include "os/compiler.h"
 #include "books/threads.h"
 
-/* Returns the bytes of a ledger with the states behind it. */
+/* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */

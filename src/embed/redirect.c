@@ -13,8 +13,8 @@ static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* Returns 1 if the pages from `at` on are exactly one block. Sets *device to the device of the
-   block that begins there, or to the cpu if none does. */
+/* Returns 1 if the pages from `at` to `at` + `size` are exactly those of one block. Sets *device to
+   the device of the block that begins there, or to the cpu if no block does. */
 static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     memlord_block_info b;
@@ -30,8 +30,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if a block may be in the ledger. If not every function of the table records, a block
-   that the ledger does not have is no anomaly. */
+/* Returns 1 if the end of a block is to be recorded. If some functions of the table do not record,
+   the ledger may rightly lack the block, so the function looks the block up. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||

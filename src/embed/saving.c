@@ -87,8 +87,8 @@ static const char mli_format_suffixes[][sizeof "allocated.folded"] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-/* The path of a report, and that of the temporary file in the same directory that is renamed to it.
-   They are allocated, because the stacks of some hosts have only 16 KiB. */
+/* The path of a report, and the path of a temporary file in the same directory, which is renamed to
+   the report. Both are allocated, because the stacks of some hosts have only 16 KiB. */
 typedef struct mli_save_paths {
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;

@@ -162,9 +162,9 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* Computes the memory of the process from the machine, the cgroup of the process and all cgroups
-   above it. *total is the lowest of their limits. *left is the least that any of them leaves.
-   `root` is the length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
+/* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
+   above. *total is the lowest limit. *left is the least that any of them leaves. `root` is the
+   length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -188,7 +188,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     return -1;
 }
 
-/* Puts the root into cpu->path, and returns its length. */
+/* Puts the root, a prefix of all paths, into cpu->path, and returns its length. */
 static size_t mli_cpu_root(mli_cpu *cpu) {
     return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }

@@ -107,7 +107,7 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: dlopen has loaded the modules from here on */
+    int dynamic; /* 1: dlopen has loaded the modules that follow */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
@@ -124,7 +124,8 @@ static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at
 }
 static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module,
                                     const ElfW(Phdr) * segment) {
-    const uint64_t page = 4096; /* the smallest page; offset and address are equal modulo it */
+    const uint64_t page = 4096; /* the smallest page; a segment's offset and address are equal
+                                   modulo it */
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     image->loaded = image->path = module->name;
     while (p->p_type != PT_LOAD) p++;
@@ -169,8 +170,8 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     out->loaded = out->path = loaded.name; /* nothing more is known of a module that dlmopen has
                                               loaded */
     out->bias = loaded.bias;
-    /* glibc gives the program no name. musl gives the name it was started by, or the name of a link
-       to it. */
+    /* In glibc's list the program has no name. In musl's list it has the name it was started by, or
+       the name of a link to it. */
     if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
@@ -201,9 +202,9 @@ static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns a pointer to the `size` bytes at an address of a dynamic section, or NULL if not all of
-   them are in memory. Some loaders replace the address in the file by the one in memory, and some
-   do not. Sets *end to the end of their segment. */
+/* Returns a pointer to the `size` bytes at `at`, an address in a dynamic section, or NULL if not
+   all of them are in memory. Some loaders replace the address in the file by the one in memory, and
+   some do not. Sets *end to the end of the segment that has the bytes. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;

@@ -58,9 +58,9 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
 MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #endif
-/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
-   system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
-   dlopen, and call malloc. */
+/* Keeps MemLord's own module in memory until the process ends, if the module could be unloaded and
+   the system can prevent that. Returns 0 if the caller has to try again later, else 1. It may wait
+   for dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 /* With glibc it waits for nothing if the module is never closed. Such a module is one that the
    program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list

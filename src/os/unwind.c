@@ -1,6 +1,6 @@
 #include "os/unwind.h"
 
-/* Relies on stacks that grow downwards: a frame above the mark is outside the function. */
+/* Relies on stacks that grow downwards: a frame at or above the mark is outside the callback. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     if (here >= *mark) *mark = 0;
     return *mark != 0;

@@ -16,7 +16,7 @@
 
 /* The statistics that are anomalies and drops, the heaviest first. Those that make totals too low
    come first, then mistakes of the host, then detail that was lost. */
-#define MLI_ANOMALIES_SAID 6 /* the most anomalies of a device that a sentence has */
+#define MLI_ANOMALIES_SAID 6 /* how many anomalies of a device one sentence names */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -116,15 +116,15 @@ typedef struct mli_verdict_writer {
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     size_t sentences;   /* TEXT: how many sentences there were so far */
-    size_t first, last; /* TEXT: the number of the first sentence to write, and of the one after the
-                           last; the first of all is 0 */
+    size_t first, last; /* TEXT: sentences `first` to `last` - 1 are written; the first sentence of
+                           all is number 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
 } mli_verdict_writer;
 
-/* Begins a verdict's part that is about `bytes`. Returns the output for its text. If the kind has
-   enough parts, adds the bytes to those that are left out, and returns NULL. */
+/* Begins a part about `bytes`, and returns the output for its text. If the kind has
+   MLI_FIRST_DEVICES parts, returns NULL, and adds `bytes` to the bytes that are left out. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -208,7 +208,7 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
 }
 
 /* Writes a verdict such as "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7,
-   1 GiB short, 1 failed". The bytes that were short are those that the device lacked then. */
+   1 GiB short, 1 failed". "1 GiB short" is how much the device lacked at that moment. */
 static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
@@ -252,7 +252,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        /* passes 0 bytes, because those of an account are among its device's */
+        /* passes 0, because the bytes of an account are also bytes of its device */
         if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
@@ -326,13 +326,13 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
 }
 
 /* Returns 1 if less than a quarter of a device's peak is still live, as at the end of a program.
-   Who holds the rest tells little then. */
+   The holders at the peak then tell more than the holders of the live bytes. */
 static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns the fastest growing tag or site (as `book` says) of a device, or the device itself, or
-   NULL if it does not grow. */
+/* Returns what grows fastest on a device: a tag, a site or the device itself, as `book` says.
+   Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -383,13 +383,13 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. If it is the only holder,
-   is no arena, and no tag was ever used, it is not. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. Untagged bytes that are
+   the only holder are not, if the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
 }
-/* Returns the largest site of a device, or its arena, or NULL if it has neither. */
+/* Returns the first site or arena in a list of holders by site, or NULL if the list has neither. */
 static const mli_holder *mli_holder_site(const mli_holder_list *list) {
     size_t i;
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
@@ -450,8 +450,8 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     return largest;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
-   KiB left". If the holders were noted more than a 64th below the peak, also says of how many bytes
-   the shares are. */
+   KiB left". If the holders were noted more than a 64th below the peak, also writes the bytes at
+   that moment, because the shares are of these bytes. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -485,8 +485,8 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
 }
 
 /* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
-   kept, because the bounds of these lists are no fault. If dev is 0, returns only what no device
-   has counted. */
+   kept, because the bounds of these lists are no fault. If dev is 0, subtracts the counts of all
+   devices, and returns what is left. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;

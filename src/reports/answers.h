@@ -1,4 +1,4 @@
-/* Gives each answer of a report once, for all formats: verdicts, anomalies and drops. Owns no
+/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. Owns no
    state. May use reports/capture and services/answers. Locks: none. */
 #ifndef MLI_REPORTS_ANSWERS_H
 #define MLI_REPORTS_ANSWERS_H
@@ -12,12 +12,12 @@
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
 
-/* Returns the name of the next anomaly or drop of a device whose count is not 0, and sets *v to the
-   count. Returns NULL if there is no other. If dev is 0, counts those of all devices together, and
-   the losses of the ledger. *i is the position between calls, and must be 0 for the first call. */
+/* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
+   and sets *v to the count. A `dev` of 0 means all devices together, and also the losses of the
+   ledger. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
-/* Returns the device that the ledger numbers `dev`, or the selector of all devices if dev is 0. */
+/* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
 /* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
@@ -25,10 +25,10 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes what the leaks of a site have in common, and then the site, as in " cpu [kv] in decode f
-   x.c:3". If they have several tags or scopes, writes how many, as in " cpu with 3 tags in 300
-   scopes f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if
-   the others are in no scope. */
+/* Writes a site with the device, tag and scope of its leaked blocks, as in " cpu [kv] in decode f
+   x.c:3". If there are several tags or scopes, writes how many, as in " cpu with 3 tags in 300
+   scopes f x.c:3". Writes "partly [kv]" if some of the blocks have no tag, and "partly in decode"
+   if some are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
 /* Writes the process that a report is about, as in "sort, pid 4242 on a1, since
@@ -41,9 +41,9 @@ MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
-   holds or held most, then what is odd. Within a kind the devices with the highest peaks come
-   first. Writes the sentences from number `first` (counted from 0) to before `last`, and returns
-   how many sentences there are. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
+   holds or held most, then what is odd. Within most kinds the devices with the highest peaks come
+   first. Writes the sentences number `first` to `last` - 1, counted from 0. Returns how many
+   sentences there are in all. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
    r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
 /* Writes the verdicts as a member of JSON. */

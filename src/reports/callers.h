@@ -1,5 +1,5 @@
-/* Finds who calls a standard library at a site. Such a caller is the first function of the
-   program's own in a stack of the site. Owns the list of stacks by site in the report. May use
+/* Finds the functions of the program that call a standard library at a site: in each stack of the
+   site, the innermost one in no library. Owns the list of stacks by site in the report. May use
    reports/capture and the reading functions of books/. Locks: those of the reading functions. */
 #ifndef MLI_REPORTS_CALLERS_H
 #define MLI_REPORTS_CALLERS_H
@@ -14,7 +14,7 @@
 /* What one function of the program allocated at a site, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
 typedef struct mli_caller {
-    const memlord_site *at; /* the function, or NULL for several functions */
+    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
 } mli_caller;
 typedef struct mli_callers {
@@ -26,8 +26,8 @@ typedef struct mli_callers {
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of a site on a device, which `row` numbers. There are none if the site is not
-   in a standard library, or has no stack. */
+/* Finds the callers of the site with the number `row`. There are none if the site is not in a
+   standard library, or has no stack. */
 MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
 
 #endif

@@ -23,7 +23,7 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-/* Adds a live block to the leaks of its stack, if it has one. */
+/* Adds a live block to the leaks of its stack. Does nothing for a block without a stack. */
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
@@ -32,8 +32,8 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* scales as the row of the
-                                                                        stack scales its allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* the same scale as that of
+                                                                        the stack's allocs */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */

@@ -38,12 +38,12 @@
 #define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
                            up to twice that; the last class is for 2^48 bytes */
 
-/* The lines of those lists that several formats write. A value of UINT64_MAX, or a difference of
-   INT64_MIN, is not known. For such a value TEXT writes -, JSON writes null, and PROMETHEUS writes
-   no sample. */
+/* The lines of the lists that several formats write. UINT64_MAX stands for a value that is not
+   known, and INT64_MIN for a difference that is not known. For these TEXT writes -, JSON writes
+   null, and PROMETHEUS writes no sample. */
 typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
-    uint32_t dev;     /* the device of a tag; 0 in lines that are about other things */
+    uint32_t dev;     /* the ledger's number of a tag's device; 0 in other lines */
     const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
                          about the whole device */
 } mli_line;
@@ -58,8 +58,8 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
                                    this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
-    uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;
-                                   UINT64_MAX if there is no other ledger */
+    uint64_t neighbours;        /* the bytes that other ledgers hold, by the pressure page that
+                                   processes share; UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
     uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
@@ -77,9 +77,9 @@ typedef struct mli_scope_line { /* a scope on all devices */
     uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list. Stacks with live bytes come first, by their live bytes.
-                     The others follow, by the bytes that they allocated. If `by_peak` is 1, the
-                     bytes at the peak take the place of the live bytes */
+    uint64_t key; /* the sort key: stacks with live bytes come first, by their live bytes. The
+                     others follow, by the bytes that they allocated. If `by_peak` is 1, the bytes
+                     at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
     memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
@@ -91,7 +91,7 @@ typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
 typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
-    uint64_t weight; /* the order of the list, as mli_report_mistakes explains */
+    uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
 typedef struct mli_stream_line { /* the live blocks of a stream on a device */
@@ -102,8 +102,8 @@ typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices when the report was captured; so are the numbers
-                         below */
+    uint32_t devices; /* the number of devices at the capture; the numbers below are of that moment,
+                         too */
     size_t tags;      /* the number of tags, each counted once for each device */
     size_t tag_rows;  /* `tags`, plus the number of devices with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
@@ -123,7 +123,7 @@ typedef struct mli_report {
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by the tag's row; after all tags, by device, the bytes without a tag */
+    mli_tag_line *tag; /* the tags, by row; behind them, by device, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
     memlord_stats total, *stat; /* the sums over all devices, and the statistics of each device, by
                                    dev - 1 */
@@ -148,8 +148,8 @@ typedef struct mli_report {
                              first stack; behind these, by a stack's row, the row of the next stack
                              of the same site; 0 ends a list; NULL if no stacks are listed by
                              site */
-    size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`, and the
-                                            number of all such stacks */
+    size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
+                                            number of all stacks with leaks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
@@ -188,9 +188,9 @@ typedef struct mli_report {
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the code, as of mli_device_code, of the device that the ledger numbers `dev`. */
+/* Returns the mli_device_code of the device with the ledger's number `dev`. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-/* Returns the site that `row` numbers, with the function and file that reports show. */
+/* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 /* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
    series of a site or a device. */
@@ -202,12 +202,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const ml
    rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
-/* Returns the next pair of devices with a move or a copy between them since the last reset, or the
-   newest such pair if `route` is NULL. Returns NULL if there is no other. */
+/* Walks the pairs of devices between which a block was moved or copied since the last reset.
+   Returns the pair after `route`, the newest pair if `route` is NULL, or NULL at the end. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
-/* Returns the name of the checkpoint, a snapshot with a name, that has the most live bytes. NULL
-   means that there is none. */
+/* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
+   if there is no checkpoint. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
 /* Returns the latest sample of a physical device's capacity. */

@@ -206,8 +206,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* keeps the sum of the capture, if the tag got bytes
-                                               since then */
+            if (bytes > left) bytes = left; /* keeps the captured sum, because the tag may have got
+                                               bytes since then */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -237,7 +237,7 @@ typedef struct mli_part_walk {
     mli_part_fn put;
     void *writer;
     const mli_live_block *whole;
-    uint64_t beside; /* how many of the block's bytes no part has had so far */
+    uint64_t beside; /* the bytes of the block that no part has taken so far */
 } mli_part_walk;
 /* Writes a part. Stops at a part with more bytes than are left, because such a part belongs to
    another block, which has begun at that storage since. */

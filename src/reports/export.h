@@ -18,12 +18,12 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it was when the walk read it, or at an event of the ring. The bytes of an arena also
-   count as a block, at an address that no other block has. */
+/* A live block that the walk over the ledger has read, or the block of an event in the ring. The
+   bytes of an arena also count as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
-    uint32_t frame;           /* the number of the block's site, as a frame */
+    uint32_t frame;           /* the number of the frame that is the block's site */
     uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
                                  a number */
     uint32_t node;            /* the node of the block's stack in the tree of stacks; a writer then
@@ -58,13 +58,13 @@ typedef struct mli_export {
    If there is no memory for the state, the report fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
-/* Returns the device that the ledger numbers `dev`. */
+/* Returns the device with the ledger's number `dev`. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
-/* Returns the name of a tag that `row` numbers, or NULL if row is 0. */
+/* Returns the name of the tag with the number `row`, or NULL if row is 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Kinds of frames that are no place of code. They stand for blocks without a site, for the arena,
-   for blocks that are freed, and for what a list of the largest sites leaves out. */
+/* Kinds of frames that stand for something else than a place of code: blocks without a site, the
+   arena, blocks that are freed, and what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
 /* Returns the number of the frame that stands for a kind (MLI_FRAME_...) on a device. */
@@ -76,8 +76,8 @@ MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Makes the writer use whole stacks in place of sites. Every node that has a number then has a
-   frame with a number. */
+/* Makes the writer use whole stacks in place of sites, if the ledger takes stacks. Each numbered
+   node of the tree of stacks then also has a numbered frame. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
 /* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
@@ -112,8 +112,8 @@ typedef struct mli_stack {
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Makes a block. `where` has the numbers of its site and tag, and its scope, as an event has them.
-   A number that is new since the capture is left out. */
+/* Makes a block. `where` has the numbers of its site, tag and scope, packed as in an event. Leaves
+   out a number that the ledger gave after the capture. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);

@@ -46,9 +46,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, cons
     return n < MLI_HOLDERS ? 0 : UINT64_MAX;
 }
 
-/* The sums of least squares over the snapshots from some snapshot to the last one. Times (t) are in
-   minutes and bytes (y) are differences, both from the last snapshot, so that the sums keep their
-   digits. */
+/* The sums that a line of least squares needs, over the last n snapshots. Times (t), in minutes,
+   and bytes (y) are differences from the last snapshot, so that the sums keep their digits. */
 typedef struct mli_line_sums {
     double n, t, y, tt, ty, yy;
 } mli_line_sums;

@@ -206,8 +206,8 @@ static void mli_json_tags(mli_report *r) {
 /* -- JSON: stacks -- A frame of a stack is an index into "frames", and the module of a frame is an
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
-/* If several functions are inlined at a return address, writes them. Also writes whether the one
-   that the site shows is in a standard library. */
+/* Writes the functions that are inlined at a return address, if there are several. Also writes
+   "library" if the function that the site shows is in a standard library. */
 static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(r->lord, site);
     uint32_t i;
@@ -291,7 +291,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
-/* Writes what the functions of the program allocated at a site in a library, if that is known. */
+/* Writes the callers of a site in a library, and what each of them allocated, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     mli_callers callers;
     size_t i;
@@ -588,7 +588,7 @@ static MLI_COLD void mli_json_leak_sites(mli_report *r) {
     }
     mli_put_str(r->o, "]");
 }
-/* Writes the sums of the leaks that the three lists leave out. */
+/* Writes the sums of the leaks that the lists of groups, sites and stacks leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
     const mli_leak_sum rest = mli_leak_sites_rest(s, &r->leaks, s->lines);
@@ -814,8 +814,8 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
 
 #define MLI_PLAIN_BLOCKS 10
 
-/* Returns 1 if a report lists a block: if it is one of the ten largest, or if the host has said
-   what it is. A heap has thousands of other blocks, of which the sites tell as much. */
+/* Returns 1 if a report lists a block: one of the ten largest, or one with a tag, a scope or a
+   description. A heap has thousands of other blocks, and their sites tell as much. */
 static int mli_json_block_shown(const mli_report *r, size_t i) {
     const memlord_block_info *b = &r->block[i];
     return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||

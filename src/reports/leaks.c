@@ -7,7 +7,7 @@
 #include "books/listing.h"
 #include "services/stats.h"
 
-/* The number of a site in the list must fit in a byte. */
+/* The number of a site in the list must fit in a byte of `seen` and of `of`. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups mli_leak_add looks at */
 
@@ -113,8 +113,8 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds the sums of a site, or of a tag of blocks without a site, over all devices into its row on
-   the first device that has it. `first` is the index of the first of the sites' or tags' sums. */
+/* Adds up the sums of each site (or of each tag of blocks without a site) over all devices, in its
+   row on the first device. `first` is the index of the first sum of the book. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {

@@ -45,7 +45,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns one block of a group in the form that the host gets blocks. */
+/* Returns one block of a group, as a memlord_block_info for the host. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
 /* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
    0, leaves out the site. */
@@ -82,8 +82,8 @@ typedef struct mli_leak_sites {
     size_t size;                          /* the bytes of the allocation at `sum` */
     mli_leak_sum *sum;   /* the sums by the site's row; behind these, for blocks without a site, by
                             the tag's row; NULL if there was no memory */
-    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
-                            site that has blocks with it */
+    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the site
+                            that was last counted there */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed, and how many have leaks */
     unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if

@@ -11,7 +11,7 @@
    (MLI_HOLDERS at most). These numbers are exact. A stack gets the bytes that it held. If stacks
    are samples, it gets a share of the exact number: the stacks of each of these sites share the
    bytes of the site, and all other stacks share the bytes that these sites leave, in proportion to
-   what each held. What no stack gets stays with the site. What no listed site has either is
+   what each held. Bytes that no stack gets stay with the site. Bytes without a listed site are then
    "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
    "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
 

@@ -185,7 +185,7 @@ static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
     mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-/* The functions mli_folded_add_... fill the table. */
+/* Fills the table with lines for the live blocks and their parts. */
 static MLI_COLD void mli_folded_add_live(mli_folded_writer *w) {
     w->groups.writer = w;
     w->groups.put = mli_folded_group;
@@ -276,7 +276,8 @@ enum {
     MLI_WORD_PEAK_SPACE,
     MLI_WORDS
 };
-#define MLI_PPROF_VALUES 5 /* the values of a sample: two numbers, two sums of bytes, peak_space */
+#define MLI_PPROF_VALUES 5 /* the values of a sample: 2 numbers of blocks, 2 sums of bytes,
+                              peak_space */
 enum { MLI_PAIR_ALLOCS, MLI_PAIR_LIVE, MLI_PAIR_PEAK };
 
 typedef struct mli_pprof_writer {
@@ -328,9 +329,9 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
-/* Writes a sample with the values of a pair (MLI_PAIR_...): the number of allocations or of live
-   blocks as `first` and their bytes as `second`, or the bytes at the peak as `first`. `part` is the
-   number of the string that names a block's part, or 0. */
+/* Writes a sample. `pair` (MLI_PAIR_...) says what it counts. For allocations or live blocks,
+   `first` is their number and `second` their bytes. For the peak, `first` is the bytes. `part` is
+   the number of the string that names a block's part, or 0. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned pair, uint64_t first,
                                       uint64_t second) {
@@ -374,7 +375,7 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame and its functions, of which the last line is the outermost. */
+/* Writes the location of a frame. Each function has a line in it, the outermost the last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -390,8 +391,8 @@ static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     }
     mli_pb_message(w->x.o, 4, &m);
 }
-/* Writes the modules: all modules of the sites that were written, and perhaps others. The
-   executable comes first, because pprof takes the first mapping for the program. */
+/* Writes the executable as a mapping or, if `others` is 1, all other modules. The executable comes
+   first, because pprof takes the first mapping for the program. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
@@ -505,8 +506,8 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and in `older` how many of these no call
-   allocated. `older` is there twice, once for each of the two walks that write live blocks. */
+/* The sums of a trace: its allocations and its live blocks. `older` is how many of these blocks no
+   call allocates. It is there twice, once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -520,8 +521,8 @@ typedef struct mli_heap_writer {
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the first and the last description of the bytes that were live at
-                                the peak and are no longer */
+    uint64_t gone, gone_end; /* the first description of the bytes that were live at the peak and
+                                are no longer, and the one after the last */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {

@@ -72,7 +72,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
+        (void)mli_portion_of(t, b, node, 1); /* so that a site without allocs has an entry */
     }
 }
 /* Adds to the share of each stack the allocs that its row has counted. */
@@ -92,8 +92,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)sum.alloc_bytes - (double)sum.picked_bytes;
     }
 }
-/* Adds an entry for the allocs of each site, for those of each device, and for those of each device
-   that have no site. */
+/* Adds an entry for the allocs of each site, for all allocs of each device, and for the allocs of
+   each device that have no site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {

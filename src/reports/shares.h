@@ -7,18 +7,18 @@
 #include "os/compiler.h"
 #include "reports/export.h"
 
-/* The figures of sites are exact, but those of stacks come from samples: some blocks, the picked
-   ones, for which a stack was taken. So a stack gets the blocks that were picked, and a share of
-   the other blocks of its site. The share is in proportion to the blocks that the stack's samples
-   stand for, without the samples themselves. The stacks then add up to the site, and a block that
-   was picked keeps its own bytes. If a site has no sample, its blocks stay with the site, as a
-   stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are divided by
-   site. The allocs of a site are its live and its freed blocks together. */
+/* The figures of sites are exact. Those of stacks come from samples, because only some blocks are
+   picked for a stack. A stack gets the blocks that were picked, and a share of the other blocks of
+   its site. The share is in proportion to the blocks that the stack's samples stand for, without
+   the samples themselves. The stacks then add up to the site, and a block that was picked keeps its
+   own bytes. If a site has no sample, its blocks stay with the site, as a stack of one frame. Live
+   blocks are divided by site, tag and scope. Freed blocks are divided by site. The allocs of a site
+   are its live and its freed blocks together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A stack gets at most this many times what its samples stand for. A site that has more than its
-   stacks may get must have stacks of which no block was picked. */
+/* A stack gets at most this many times what its samples stand for. If a site has more than its
+   stacks may get, there must be stacks of it of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
 /* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
@@ -77,9 +77,9 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, which is empty if it is new. Looks at 8 slots. If all have other
-   groups, writes the group at the first of them and evicts it. An evicted group may be written
-   again later; readers of the formats with groups add equal groups up. */
+/* Returns the group of a block. A new group is empty. Looks at 8 slots. If other groups use them
+   all, writes the group in the first slot and evicts it. An evicted group may be written again
+   later; readers of the formats with groups add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);

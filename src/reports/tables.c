@@ -34,23 +34,23 @@ typedef struct mli_prom_writer {
     char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the others */
 } mli_prom_writer;
 
-/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total.
-   Exactly the families that only grow have such a name. */
+/* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
+   _total. Exactly the families that only grow have such a name. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Returns 1 if a label is in a list of strings; an empty string ends the list. A label is the text
-   before a =, or the whole string. */
+/* Returns 1 if a label with this name of n bytes is in a list. The list has strings, "name" or
+   "name=value", and ends with an empty string. */
 static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t n) {
     for (; *list; list += strlen(list) + 1)
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
     return 0;
 }
-/* Sets w->label to the labels of the ledger or, if it has none and exports, to its process id.
-   Leaves out a label whose name is not valid, or is that of an earlier label. */
+/* Sets w->label to the labels of the ledger. If it has none but writes exports, sets a label with
+   the process id. Leaves out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0rest\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -90,10 +90,10 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     }
     mli_put_str(w->x.o, n ? "} " : " ");
 }
-/* Writes a sample of the value `v`. `kind` is 'd' if v is signed, and 'X' if v is in billionths: it
-   writes nanoseconds as seconds, or a rate. Any other kind writes v unsigned. If the device is
-   memlord_device_all(), there is no device label. If `key` is NULL, there is no other label. If
-   `label` is NULL, the sample is of what has no series of its own. */
+/* Writes a sample of the value `v`. If `kind` is 'd', v is signed. If it is 'X', v is in
+   billionths, such as nanoseconds (written as seconds) or a rate. Any other kind writes v unsigned.
+   The device memlord_device_all() writes no device label. If `key` is NULL, there is no other
+   label. If `label` is NULL, the sample is of what has no series of its own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -165,12 +165,11 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');
 }
 
-/* A family with a sample for each line of a list. */
+/* A metric family that has a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: a number that may be below 0; m: a number, of which several
-                    lines have the highest and not the sum; X: nanoseconds, which are written as
-                    seconds */
+    char kind;   /* u: a number; d: a number that may be below 0; m: a number; the sum of several
+                    lines is the highest of them; X: nanoseconds, which are written as seconds */
     uint16_t at; /* the offset of the value in the line */
     const char *help;
 } mli_family;
@@ -235,9 +234,8 @@ static MLI_COLD void mli_prom_add(const mli_family *f, char *rest, const char *l
         memcpy(rest + f->at, &sum, sizeof sum);
     }
 }
-/* Leaves the first MEMLORD_MAX_SERIES lines of each device in a list, and makes one line, without a
-   name, of the others of the device. Lines with an empty name stay. Returns how many lines are
-   left. */
+/* Keeps the first MEMLORD_MAX_SERIES lines of each device in a list, and adds up its other lines in
+   one line without a name. Lines with an empty name stay. Returns how many lines are left. */
 static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, char *lines,
                                       size_t size, size_t n) {
     char *line = lines, *to = lines;
@@ -273,8 +271,8 @@ static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, co
         mli_prom_sample(w, f->name, of->device, key, of->name, f->kind, v);
     }
 }
-/* Writes the families of a list. If it has a key, its first line is at index 1, and it is
-   limited. */
+/* Writes the families of a list of n lines. With a `key` the lines begin at index 1, and
+   mli_prom_limit bounds their number. */
 static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, const char *key,
                                    void *lines, size_t size, size_t n) {
     char *first = (char *)lines;
@@ -283,7 +281,7 @@ static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, cons
     for (; f->name; f++) mli_prom_family(w, f, key, first, size, n);
 }
 
-/* Returns 1 if a tag of a device has series of its own. Requires: the list of tags is limited. */
+/* Returns 1 if a tag of a device has series of its own. Requires: mli_prom_limit has run. */
 static MLI_COLD int mli_prom_named(const mli_prom_writer *w, uint32_t dev, const char *tag) {
     const mli_tag_line *line = w->x.r->tag + 1;
     uint32_t left = w->named[dev] < MEMLORD_MAX_SERIES ? w->named[dev] : MEMLORD_MAX_SERIES;
@@ -295,7 +293,7 @@ static MLI_COLD int mli_prom_named(const mli_prom_writer *w, uint32_t dev, const
     return 0;
 }
 /* Writes the bytes by tag that each device had at its peak. Bytes without a tag, and of tags
-   without series of their own, have an empty tag. Requires: the list of tags is limited. */
+   without series of their own, have an empty tag. Requires: mli_prom_limit has run on the tags. */
 static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
     mli_holders *h = &w->x.r->holders;
@@ -317,7 +315,7 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
 }
 
 /* Writes a family of the pairs of devices between which bytes moved or were copied. `at` is the
-   offset of its count in a route. */
+   offset of the family's count in an mli_route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
     const mli_route *route = NULL;
@@ -332,7 +330,7 @@ static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const
     }
 }
 
-/* Writes the last request of each device that found no memory. The site is a label. */
+/* Writes for each device the last request that found no memory. The site is a label. */
 static MLI_COLD void mli_prom_ooms(mli_prom_writer *w) {
     static const mli_family families[] = {
         {"last_oom_bytes", 'u', offsetof(mli_oom, bytes),
@@ -463,7 +461,7 @@ typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;
 } mli_csv_whole;
-/* Writes a part as a block of no bytes. */
+/* Writes the line of a part, which has no bytes and no references of its own. */
 static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
     const mli_csv_whole *whole = (const mli_csv_whole *)user;
     memlord_block_info b = *whole->block;

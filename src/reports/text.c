@@ -194,9 +194,9 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the functions of a frame, the innermost first. Leaves out those of standard libraries, and
-   those after MLI_TEXT_FRAMES functions of the stack. `shown` of the stack are written already.
-   Returns that number with those of this frame, or MLI_TEXT_FRAMES + 1 if there are more. */
+/* Writes the functions of a frame that are in no standard library, the innermost first. `shown` is
+   how many functions of the stack are already written. Returns that number plus the functions of
+   this frame, or MLI_TEXT_FRAMES + 1 if the stack has more than MLI_TEXT_FRAMES. */
 static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
     const memlord_site *site = mli_site_display(r->lord, frame);
     const mli_functions *all = mli_site_functions(r->lord, site);
@@ -687,7 +687,7 @@ static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     mli_put(&w->to, w->word, w->used);
     w->used = w->wide = 0;
 }
-/* A memlord_write_fn that breaks long lines. A word that is wider than a line is broken, too. */
+/* Breaks long lines, as a memlord_write_fn. A word that is wider than a line is broken, too. */
 static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;

@@ -233,8 +233,8 @@ static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
     mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
 }
 
-/* Sets w->level to the live bytes at the start of the ring: those of the report less all that the
-   ring's events add. */
+/* Sets w->level to the live bytes before the first event of the ring: the live bytes of the report,
+   minus what all events of the ring add. */
 static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     uint32_t i;
     for (i = 1; i <= w->x.devices; i++) {

@@ -27,7 +27,8 @@ static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kin
     list->bytes = mli_add_saturated(list->bytes, bytes);
     if (dev != list->dev) list->elsewhere = 1;
 }
-/* Adds the holders of a device to a list. Together they have its live bytes. */
+/* Adds the holders of a device's bytes to a list. The bytes of all these holders add up to the
+   device's live bytes. */
 static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     uint64_t arena = mli_u64_load(&device->arena);
@@ -97,8 +98,8 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
 
 /* -- public -- */
 
-/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)" for a device. If the device has no tags, it leaves
-   out the tag. */
+/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)": a device's live bytes, live blocks, peak, and
+   largest holder by tag with its share. A device without tags gets no holder. */
 static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
     mli_holder_list tags;
     memlord_stats s;

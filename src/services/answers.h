@@ -9,8 +9,8 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* The site that lists show for the balance of a device's arena, which no block and no site
-   holds. */
+/* The site that stands for a device's arena in lists of sites. The bytes of an arena belong to no
+   block, and so to no other site. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
@@ -34,8 +34,9 @@ typedef struct mli_holder_list {
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders of a physical device, by tag or by site, for one of its devices. `dev` is 0 if
-   that device was not seen yet. If `phys` is NULL, it lists the holders of the device alone. */
+/* Lists the holders on all devices of a physical device, by tag or by site. If `phys` is NULL, it
+   lists those on `dev` alone. `dev` is the number of the device that the list is for, or 0 if the
+   ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -45,8 +46,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
 /* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, the device stands before each name. It writes nothing for a list of sites that
-   names none, nor for a list of tags whose only holder has no name. */
+   on another device, each name follows the name of its device. If no holder is a tag or a site, it
+   writes nothing, unless the list is by tag and has several holders. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* Returns how many percent of a device's live bytes a part is. The two numbers may be of different

@@ -35,7 +35,7 @@ typedef struct mli_gc_entry { /* a collection callback */
 
 struct mli_bands_state {
     mli_lock callbacks_lock;
-    struct mli_gc_entry *gc_entries; /* both lists are under the callbacks lock */
+    struct mli_gc_entry *gc_entries; /* this list and `strategies` are under the callbacks lock */
     struct mli_strategy *strategies;
 };
 
@@ -53,8 +53,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns what is wrong with a band, or NULL if the band is valid. The text follows the number of
-   the band in a message. */
+/* Returns what is wrong with a band, or NULL if the band is valid. The caller writes the number of
+   the band before the text. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -120,7 +120,8 @@ static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device s
     return at;
 }
 /* Returns the strategy that decides for a device: its own, that of its type, that of all devices
-   or, if the host has set none of these, the default strategy. Returns NULL if there is none. */
+   or, if the host has set none of these, the default strategy. With MEMLORD_FLAG_NO_STRATEGY there
+   is no default strategy, and it returns NULL instead. */
 static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
     const mli_strategy *s = *mli_strategy_link(lord, d);
     d.index = MEMLORD_ANY;
@@ -158,8 +159,8 @@ static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Notes the device types that can have a strategy in force. A strategy may be in force for the
-   whole type, or for a device that a strategy or a callback names. */
+/* Stores which device types can have a strategy in force. A strategy may be in force for the whole
+   type, or for a device that a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -232,8 +233,9 @@ typedef struct mli_band_state {
     uint64_t freed; /* a check is due once there are this many freed bytes; UINT64_MAX: never */
 } mli_band_state;
 
-/* Returns the threshold of a band at a physical device, or 0 if the band has no threshold now. A
-   percentage needs a limit or a capacity. A percentage of cached bytes needs reserved bytes. */
+/* Returns the threshold of a band in bytes, or 0 if the band has no threshold now. A percentage is
+   a share of the physical device's limit or capacity, whichever is less. For the metric CACHED it
+   is a share of the reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -260,10 +262,10 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Sets the live, freed and cached levels at which the next band check is requested. A device that
-   waits to rearm is checked when its metric reaches `again`. It is also checked when its metric
-   falls below seven eighths of the threshold, where mli_band_compare rearms it. The metric RESERVED
-   sets no levels, because memlord_pool_set and memlord_pool_add request a check at each change. */
+/* Sets the live and freed bytes at which the next band check is requested. While the device waits
+   to rearm, a check comes when the metric reaches `again`. A check also comes when the metric falls
+   below seven eighths of the threshold, where mli_band_compare rearms the band. The metric RESERVED
+   needs no marks, because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -287,9 +289,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to the live bytes at which another band begins to decide. Here the
-   used percent is a share of the limit, so it changes with the live bytes alone and not with a
-   sample. `total` is the live bytes of the physical device. */
+/* Moves the marks v->rise and v->fall closer if another band begins to decide before they are
+   reached. Called only if the used percent is a share of the limit, and so changes with the live
+   bytes and not with a sample. `total` is the live bytes of the physical device. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -303,13 +305,13 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     }
 }
 
-/* Sets the published bytes that request the next band check, and decides whether the device is near
-   its threshold. */
+/* Sets the marks check_above and check_below: a publication past one of them requests the next band
+   check. Also decides whether the device is near its threshold. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval; /* most live and freed bytes that no check has
-                                                     seen */
+             unseen = threads * w->free_interval; /* `margin` and `unseen`: the most live and the
+                                                     most freed bytes that no check has seen */
     /* Twice the margin is hysteresis: a device that is near the threshold does not leave that state
        at once. */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
@@ -324,8 +326,8 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     mli_u64_store(&w->check_below, (uint64_t)below);
 }
 
-/* Sets how many bytes a thread frees between two checks. If all threads free alike, there are 64
-   checks on the way to the threshold; but the interval is at least a batch. If the interval
+/* Sets how many bytes a thread frees between two checks. The interval is at least a batch. If all
+   threads free alike, each thread checks 64 times on the way to the threshold. If the interval
    shrinks, every thread checks at its next free, because the longer interval has set its next
    check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
@@ -336,7 +338,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     if (share < batch) share = batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
-        share = 0; /* the interval is 0, as without a band */
+        share = 0; /* 0: no thread checks because of its freed bytes */
     w->free_interval = share;
     if (!share || (had && share >= had)) return;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -356,7 +358,8 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force, and sets the margins. */
+/* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
+   the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -385,8 +388,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
 /* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
    checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* a signed number, because mli_cell_tripped compares
-                                             signed differences */
+    uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
+                                             compares signed differences */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
@@ -405,12 +408,12 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether the device is near its threshold. When it
-   becomes near, it is evaluated once more after a barrier. The second sum has every call that
-   counted before the barrier, and every call after the barrier sees the alert. The device is also
-   evaluated once more if a publication has passed the marks that were just set. The addition to
-   `checks` in mli_band_check orders two checks: the later check sees the counts of the call that
-   ran the earlier one. */
+/* Evaluates the bands of a device and publishes whether the device is near its threshold. When the
+   device becomes near, it is evaluated once more after a barrier: the second sum includes every
+   call that counted before the barrier, and every call after the barrier sees the alert. The device
+   is also evaluated once more if a publication has passed the marks that were just set. The
+   addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
+   call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -438,7 +441,7 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- callbacks -- */
 
-/* Returns 1 if another thread runs the callback with a serial number, for any device. */
+/* Returns 1 if another thread runs the callback that has this serial number, on any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     MLI_REQUIRE(mli_lock_held(&lord->bands->callbacks_lock));
     uint32_t i = 0;
@@ -539,7 +542,8 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count, too. */
+/* Sets, in the event of a run that is about to begin, the number of runs up to this one: on its
+   device and in the whole ledger. Failed runs count, too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -552,9 +556,9 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. The freed bytes of the device start again from 0. With `rest` 1 the
-   bands wait to rearm. A run in which no callback could run leaves the freed bytes, and counts as
-   failed. */
+/* Records the end of a run. If a callback could run, the freed bytes of the device start again from
+   0, and with `family` those of all devices of its type do so, too. If no callback could run, the
+   freed bytes stay, and the run counts as failed. With `rest` 1 the bands then wait to rearm. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);

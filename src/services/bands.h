@@ -19,13 +19,13 @@
    least a margin below the threshold, no thread can cross the threshold without a publication. A
    mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
    the threshold the device is "near": an alert makes every call check at its end, with a sum over
-   all threads. Freed bytes are not published. Instead each thread checks each time it has freed its
-   free interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
-   Published bytes are never above the live bytes, so a publication below the mark check_below comes
-   in time, without a margin. A new counter of a thread starts a whole batch below its level, so
-   that the thread publishes at its first alloc and checks at its first free. After a collection a
-   band waits to rearm: it starts no other collection until its metric has risen by an eighth of the
-   threshold, or has fallen an eighth below the threshold. */
+   all threads. Freed bytes are not published. Instead each thread checks each time it has freed as
+   many bytes as the free interval of the device. Cached bytes (reserved bytes less live bytes) rise
+   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
+   mark check_below comes in time, without a margin. A new counter of a thread starts a whole batch
+   below its level, so that the thread publishes at its first alloc and checks at its first free.
+   After a collection a band waits to rearm: it starts no other collection until its metric has
+   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
@@ -45,14 +45,14 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device of a physical device, or of all devices if it is NULL, after a
-   change of strategies, thresholds or margins. */
+/* Updates the bands of every device of a physical device after a change of strategies, thresholds
+   or margins. If `phys` is NULL, it updates the bands of all devices. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
 /* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if one is passed. Does
+/* Compares a device with its current marks again, and requests a check if a mark is passed. Does
    nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 

@@ -60,8 +60,8 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
    has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
-   before it runs, so that a later call serves a request that comes meanwhile. With `asks` the call
-   asks the fences of the device's type. */
+   before it runs, so that a later call serves a request that comes meanwhile. With `asks` 1 it also
+   asks whether fences of one queue of the device's type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -84,7 +84,8 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Handles the alerts of the devices that mli_thread.other_dev names, but not those of `dev`. */
+/* Handles the alerts of the device `other`, or of all devices if it is MLI_DEV_ALL, but not of
+   `dev`. */
 static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
                                        uint32_t other) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);

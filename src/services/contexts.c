@@ -140,8 +140,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. It also returns E_STATE if the context is not in its record,
-   because the thread has not left another fibre that it entered before or after this one. */
+   mli_context_lock finds no record. It also returns E_STATE if the record has another context than
+   its own. That lasts until the thread leaves its fibres in the reverse of the order in which it
+   entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -164,8 +165,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* The part of a context that an interposer knows: its tags, and the scopes that were not
-   adopted. */
+/* How many open tags and scopes of a context an interposer knows. It does not know adopted
+   scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -176,8 +177,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends in the ledger of an interposer what is open in the context that the thread has left, and
-   begins there what is open in the context that the thread is in now. */
+/* Ends the tags and scopes of the context that the thread has left, in the ledger of an interposer.
+   Then it begins those of the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;

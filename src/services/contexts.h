@@ -17,12 +17,13 @@
    lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
    or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
-/* Empties a context of its tags, tickets, account and stream. Requires: the context has no
+/* Removes the tags, tickets, account and stream of a context. Requires: the context has no
    scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Counts the scopes that are open in the contexts of fibres as running, in a forked child. */
+/* In a forked child: adds the scopes that are open in the contexts of fibres to the running
+   scopes. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 

@@ -150,8 +150,8 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks, and sets the counts of members to 0. mli_joint_recount counts the members that
-   go on. */
+/* In a forked child: clears the locks of all records, and sets their counts of members to 0.
+   mli_joint_recount then counts the members that go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {

@@ -50,8 +50,8 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Counts a span as a member in a forked child, where its context goes on. Returns 1 if it is the
-   first member. */
+/* In a forked child: counts a span, whose context goes on there, as a member. Returns 1 if the span
+   is the first member of its invocation. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);

@@ -30,9 +30,9 @@ struct mli_neighbours_state {
     struct mli_page *page; /* the mapped page; NULL: none is mapped */
     int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
     int fd;                /* descriptor that holds the lock of the slot */
-    uint64_t host_id;      /* identity of the host's memory */
-    int stall_fd;          /* descriptor by which the kernel tells that tasks wait for the host's
-                              memory; -1: none */
+    uint64_t host_id;      /* identity of the memory that the process may use */
+    int stall_fd;          /* descriptor by which the kernel tells that tasks wait for memory; -1:
+                              none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
@@ -249,9 +249,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants bytes of the device with an identity. `needed` has for each device
-   of this ledger's slot the largest request plus 1, or 0 if no neighbour asks. Returns 1 if the
-   neighbour waits for the answer. */
+/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` has
+   for each device of this ledger's slot the largest request plus 1, or 0 if no neighbour asks.
+   Returns 1 if the neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -302,9 +302,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks of each device of a physical device, until these
-   have reclaimed `needed` bytes. With `needed` 0 it does so for all of these devices. Returns the
-   bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
+/* Retires pending blocks and runs the callbacks, one device of a physical device after the other,
+   until the callbacks have reclaimed `needed` bytes. With `needed` 0 it goes through all devices.
+   Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -396,8 +396,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Asks the system whether tasks have waited for the host's memory. If they have, it runs the
-   callbacks of the devices that use the host's memory. */
+/* Asks the kernel whether tasks have waited for main memory. If they have, it runs the callbacks of
+   the devices that use main memory. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -771,7 +771,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return r;
     }
     mli_neighbours_serve(lord);
-    (void)mli_listener_start(lord); /* without a listener memlord_gc_poll does its work */
+    (void)mli_listener_start(lord); /* without a listener memlord_gc_poll answers requests */
     return MEMLORD_OK;
 }
 

@@ -16,8 +16,8 @@
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* the listener sets it when another ledger has rung its bell; NULL: no
-                            thread waits */
+    mli_os_event *event; /* set by the listener when another ledger has rung this ledger's bell;
+                            NULL: no thread waits */
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */

@@ -24,9 +24,9 @@
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
 
-/* The sizes of a page and of its slots. They have words of 64 bits, so that programs of 32 and of
-   64 bits can share a page. */
-#define MLI_SLOT_DEVICES 17 /* physical devices in a slot, the host's memory included */
+/* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
+   and of 64 bits can share a page. */
+#define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
 #define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
 enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
@@ -46,8 +46,8 @@ typedef struct mli_page_slot {
     mli_page_device devices[MLI_SLOT_DEVICES];
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
-    uint64_t request; /* number of the ledger's last request; stored after the devices, so that its
-                         readers see them */
+    uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
+                         whoever reads the number also sees these */
     uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -83,7 +83,7 @@ MLI_PRIVATE void mli_page_fd_close(int fd);
 /* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Writes what comes before the name of a page without '/': the directory and the start of the
+/* Writes the start of the path of a page whose name has no '/': the directory and the start of the
    file's name. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1

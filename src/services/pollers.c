@@ -53,7 +53,7 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
     return mli_phys_poller_start(phys);
 }
 
-/* Starts the poller of the host's memory if a device type of the mask has a source. */
+/* Starts the poller of main memory if a device type in the mask `types` has a capacity source. */
 static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t types) {
     int type;
     for (type = 0; type < MLI_TYPE_COUNT; type++)
@@ -63,11 +63,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If the alert requests it, also starts the recorder of
-   snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
+   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the recorder
+   of snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
    because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the poller of the host's memory, which starts
-   the others once they are known. */
+   no device that wants a poller is known, it starts the poller of main memory, which starts the
+   others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;

@@ -56,10 +56,10 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Waits until `needed` bytes have been freed at a physical device since `out` was read from
-   mli_phys_freed, or its neighbours have released as many, or for `ms`. It does not wait if the
-   bytes have been freed already. If the system has no event left to wait for, it does not wait
-   either, and the attempts follow at once. */
+/* Waits for at most `ms` ms until `needed` bytes have been freed at a physical device, or its
+   neighbours have released as many. Freed bytes count from `out`, an earlier result of
+   mli_phys_freed. If enough bytes have been freed already, or the system has no event left to wait
+   for, it returns at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -170,8 +170,8 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request. `oom` is 1 if its attempts failed. In that case it also counts the
-   failure. It is 0 if a limit refused the part that no ticket covers. */
+/* Logs a failed request. If `oom` is 1, no attempt found memory, and the failure is counted, too.
+   If `oom` is 0, a limit refused the bytes that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;

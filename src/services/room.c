@@ -29,7 +29,7 @@ struct mli_room_state {
 
 /* -- sources -- */
 
-/* Samples the host's memory, as the built-in source of the cpu. */
+/* Samples main memory. This is the built-in capacity source of the device type CPU. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -67,7 +67,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Notes the bytes that the devices of a physical device have before its source runs. */
+/* Stores how many bytes each device of a physical device has before the capacity source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -128,7 +128,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     mli_callbacks_leave(lord);
     return mine;
 }
-/* Returns 1 if the source that the sampler asks is no longer the source of its type. */
+/* Returns 1 if the source that the sampler asks is no longer the source of the device type. */
 static MLI_COLD int mli_phys_reader_replaced(const memlord *lord, const mli_phys *phys) {
     return phys->sampler_reader != lord->room->capacity_reader_numbers[phys->device.type];
 }
@@ -159,7 +159,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     return r;
 }
 
-/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
+/* Replaces the capacity source of a device type, waits until no other thread is in the old source,
+   and forgets the old samples. */
 static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
@@ -171,8 +172,8 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* a physical device without a device may get one
-                                                    later */
+        if (phys->device.type != type) continue; /* a physical device without a device is handled,
+                                                    too, because it may get one later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -245,8 +246,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a physical device for a reader if that is due and allowed. With `own` 1 only the built-in
-   source may run. */
+/* Samples a physical device for a function that reads the capacity, if that is due and allowed.
+   With `own` 1 only the built-in source may run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -261,8 +262,9 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the physical device of a device for a reader, and samples it if that is due. Adds a device
-   that was not yet seen if it has a source that may run. */
+/* Finds the physical device of a device for a function that reads the capacity, and samples it if
+   that is due. If the ledger has not seen the device yet, adds it if it has a source that may
+   run. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -677,9 +679,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both, because
-   where registers are wider than a double (x87) a quotient has other digits, and a value that is
-   equal to the threshold would not reach it. */
+/* Returns the pressure level if `used` of `total` bytes are in use. It compares whole multiples of
+   both, and no quotient. Where registers are wider than a double (x87), a quotient has other
+   digits, and a value that is equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL

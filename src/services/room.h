@@ -51,8 +51,9 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
-   `covered` are for the request itself. Does nothing if the ledger has no logger. */
+/* Logs `head` and what memlord_explain says of a request. `covered` is how many of the bytes that
+   tickets hold on the device are for the request itself. Does nothing if the ledger has no
+   logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 

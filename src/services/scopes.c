@@ -108,8 +108,8 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the call needs memory
-   first. */
+/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the caller has to get memory
+   and then call again. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -253,8 +253,8 @@ static void mli_span_pop(mli_current *now) {
 
 /* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
    the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
-   if it is in none. An invocation that began on another thread counts as lost if there is no memory
-   for the thread scope of this one. */
+   if it is in none. If there is no memory for a thread scope of `t`, an invocation that began on
+   another thread counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -368,10 +368,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. `guard` gets what the end of the guard restores; it is NULL if the scope has no
-   guard. The cache of the thread has the scope under the address of the host's static record
-   `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared with
-   the name of the scope that is found. */
+/* Begins a scope. If `guard` is not NULL, it gets the number of open scopes, which the end of the
+   guard restores. The cache of the thread has the scope under the address of the host's static
+   record `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared
+   with the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -549,8 +549,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* Sets all counts of running invocations to 0. mli_running_count counts the invocations that go on
-   in the child. */
+/* In a forked child: sets all counts of running invocations to 0. mli_running_count then counts the
+   invocations that go on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;

@@ -17,9 +17,9 @@
 /* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
    An invocation is a scope from its begin to its end. Only the thread itself writes its thread
    scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
-   by the levels of the cells of the thread that its context is in. A span that ends on another
-   thread than it began on adds to the thread scope of the thread that ends it. A context that
-   adopts a scope has a span of its own in it. */
+   how the levels of a thread's cells change, while the span's context is in that thread. A span
+   that ends on another thread than it began on adds to the thread scope of the thread that ends it.
+   A context that adopts a scope has a span of its own in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -34,7 +34,7 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* invocations that began on the thread and did not end on it */
+    mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
                                                 ended span changed the thread's level; signed */
@@ -63,13 +63,14 @@ MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 /* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
    end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts the invocations that a context is in as running, in a forked child. */
+/* In a forked child: adds the invocations that a context is in to the running invocations. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
-/* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
+/* Returns the length of a name. A longer name than MLI_SCOPE_NAME bytes is cut between two UTF-8
+   characters, so that at most MLI_SCOPE_NAME bytes are left. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
 /* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,

@@ -91,8 +91,8 @@ static MLI_COLD size_t mli_holdings_list(memlord *lord, int book, uint32_t n,
     }
     return sum;
 }
-/* Notes the bytes of n devices. Lists their holdings: by site in the first n elements, by tag
-   in the next n. Returns how many holdings there are in all. */
+/* Stores the bytes of n devices in `usage`, and their holdings in `list`: by site in the first n
+   elements, by tag in the next n. Returns how many holdings there are in all. */
 static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usage *usage,
                                       mli_holding_list *list) {
     uint32_t i;
@@ -126,8 +126,8 @@ static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *
         s->blocks += usage->blocks;
     }
 }
-/* Makes a snapshot. The lists of holdings decide its size. So the function first reads the lists,
-   and the usage of the devices behind them, into memory of its own. */
+/* Makes a snapshot. The lists of holdings decide its size. So the function first reads the lists
+   and the usage of the devices into other memory, and then copies them. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     const uint32_t room = blocks ? MLI_SNAPSHOT_TOP : 0;
@@ -294,9 +294,9 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
-/* When calls take snapshots, the next one is due after the interval, but not before two other times
-   have passed. One is a 256th of the ledger's life, because the ledger keeps no more snapshots. The
-   other is 64 times as long as this snapshot took. */
+/* Takes a periodic snapshot inside a call, if one is due. The next one is due after the longest of
+   three times: the interval; a 256th of the ledger's life, because the ledger keeps fewer than 256
+   snapshots; and 64 times as long as this snapshot took. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -358,8 +358,9 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 
 /* -- the holders of a device at its peak -- */
 
-/* Takes the holders of a device that has `live` bytes. The last tag stands for all blocks without a
-   tag. If two threads take holders at once, those of the thread that saw more bytes stay. */
+/* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
+   as a last tag, and its largest sites. If two threads do so at once, the holders of the thread
+   that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);

@@ -33,8 +33,8 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
                                   none */
 } mli_device_usage;
 
-/* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
-   `top_blocks` memlord_block_info; and the holdings of all devices. */
+/* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
+   device number; the largest blocks (memlord_block_info); and the holdings of all devices. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
@@ -96,7 +96,8 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Takes the snapshot that is due, if calls take them. Requires: the thread holds no lock. */
+/* Takes the snapshot that is due, if the host's calls take the snapshots. Requires: the thread
+   holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */

@@ -342,8 +342,7 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
     }
     mli_stats_sum_phys(lord, sel, out);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        mli_phys_stats_add(phys, out); /* the host's memory may have a limit before it has a
-                                          device */
+        mli_phys_stats_add(phys, out); /* main memory may have a limit before it has a device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
     return MEMLORD_OK;
 }

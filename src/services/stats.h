@@ -47,8 +47,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets, in a sum over devices, the statistics that are counted for physical devices. Each physical
-   device that has a device of the selector adds its own once. */
+/* Sets the statistics of physical devices in a sum over the devices of a selector. A physical
+   device adds its statistics once, also if several of its devices are in the selector. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
@@ -78,7 +78,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
-/* Subtracts bytes from a sum, which becomes 0 if it is smaller. */
+/* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
 /* Adds to the statistics of all devices the drops that no device counts, because there was no
    device to count them on. */

@@ -225,8 +225,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Computes the overflow counts of a bucket. They count the keys that lie in later buckets because a
-   probe for them passes this bucket. The result has the layout of the bucket's header. */
+/* Computes the overflow counts of a bucket: how many keys lie in later buckets, where a probe finds
+   them after it has passed this bucket. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;

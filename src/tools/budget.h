@@ -36,7 +36,7 @@ static const char budget_schema[] = "memlord-budget/1";
 static const struct fact {
     const char *list, *key, *from, *number;
     int bytes; /* 1: the value is in bytes */
-    int asked; /* 1: --accept puts the entry into no new budget */
+    int asked; /* 1: --accept writes the entry only if the budget has it */
 } facts[] = {
     {"leaks", "bytes", "leaks", "bytes", 1, 0},
     {"leaks", "blocks", "leaks", "count", 0, 1},
@@ -61,8 +61,8 @@ typedef struct entry {
    Returns NaN if that is not known. */
 static double temporaries(void) {
     const cJSON *stacks = get(now.root, "stacks"), *item;
-    double sum = fabs(now.sample - 1) > 0 ? NAN : 0; /* only stacks of every alloc (one sample a
-                                                        byte) have the whole sum */
+    double sum = fabs(now.sample - 1) > 0 ? NAN : 0; /* the sum is whole only if every alloc has a
+                                                        stack (one sample a byte) */
     if (isnan(now.sample) || bytes_of(get(get(stacks, "more"), "stacks")) > 0) sum = NAN;
     cJSON_ArrayForEach(item, get(stacks, "list")) sum += bytes_of(get(item, "temporaries"));
     return sum;
@@ -271,8 +271,8 @@ static const cJSON *grown_within(const entry *e) {
     return most;
 }
 
-/* Returns the site with a line that held most of what is over its budget: at the peak of a device,
-   and of the live blocks of a tag, a scope, or all. Returns NULL if the profile has none. */
+/* Returns the site with a known line that holds most of what is over its budget: at the peak of a
+   device, or of the live blocks of a tag, a scope or all. Returns NULL if there is none. */
 static const cJSON *holds_most(const entry *e) {
     const int kind = e->r ? e->r->kind : strcmp(e->kind, "leaks") ? TOTAL : LEAK;
     const cJSON *list = kind > DEVICE ? get(get(now.root, "leaks"), "by_site") : NULL, *item;
@@ -312,7 +312,7 @@ static void passed_print(const entry *e, int first) {
 }
 
 /* Checks an entry. Returns 0 if it is within its budget, 1 if it is over, 2 if it is not known, and
-   3 if it is known less well than the tolerance demands. */
+   3 if its peak may be too low by more than the tolerance. */
 static int entry_check(const entry *e, const struct fact *f) {
     if (!f && !e->r) note("%s '%s' is in the budget alone", e->kind, e->name);
     if (f && !f->number && isnan(e->found))
@@ -373,8 +373,8 @@ static cJSON *budget_new(void) {
     return root;
 }
 
-/* Raises the entries of a list that the profile exceeds. Returns how many peaks are known less well
-   than the tolerance demands. */
+/* Raises the entries of a list that the profile exceeds. Returns how many peaks may be too low by
+   more than the tolerance. */
 static size_t list_raise(cJSON *list, size_t *raised, size_t *kept) {
     cJSON *item, *next;
     size_t finer = 0;
@@ -401,8 +401,8 @@ static size_t list_raise(cJSON *list, size_t *raised, size_t *kept) {
     return finer;
 }
 
-/* Adds the names that a list lacks. Prints each of them if `aloud` is 1. Returns how many peaks are
-   known less well than the tolerance demands. */
+/* Adds the names that a list lacks. Prints each of them if `aloud` is 1. Returns how many peaks may
+   be too low by more than the tolerance. */
 static size_t list_extend(cJSON *list, int aloud, size_t *added) {
     size_t finer = 0;
     char text[40];

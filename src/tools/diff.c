@@ -34,7 +34,7 @@
 #include <math.h>
 
 enum { LIVE, PEAK, ALLOCATED, COLUMNS };
-enum { TOTAL, DEVICE, TAG, SCOPE, SITE, STACK, LEAK, KINDS }; /* budgets have DEVICE to SCOPE */
+enum { TOTAL, DEVICE, TAG, SCOPE, SITE, STACK, LEAK, KINDS }; /* a new budget has DEVICE to SCOPE */
 
 static const char *const columns[COLUMNS] = {"live", "peak", "allocated"};
 
@@ -61,7 +61,7 @@ typedef struct words {
     int strange;                 /* 1: the name stands for all places of a module that cannot be
                                     compared */
     const struct words *inlined; /* the functions that are inlined at the place, the innermost
-                                    first, and a last one without a name; NULL if nothing is
+                                    first; one without a name ends the array; NULL if nothing is
                                     inlined */
 } words;
 
@@ -159,15 +159,15 @@ static const char *file_name(const char *path) {
 }
 
 /* Returns the name of a place without what another build changes, which is the line or, if there is
-   none, the offset in the module. An offset without a function is all the name that there is. */
+   none, the offset in the module. If no function is known, the offset stays in the name. */
 static const char *stem_text(const cJSON *site) {
     const char *stem = site_text(site, 0), *function = text_of(site, "function");
     const char *offset = function && *function ? strstr(stem, "+0x") : NULL;
     return offset ? joined("%.*s", (int)(offset - stem), stem) : stem;
 }
 
-/* Returns the functions that are inlined at a place, the innermost first, and a last one without a
-   name. Returns NULL if nothing is inlined. */
+/* Returns the functions that are inlined at a place, the innermost first. One without a name ends
+   the array. Returns NULL if nothing is inlined. */
 static const words *inlined_of(const cJSON *at) {
     size_t count;
     const cJSON **items = items_of(get(at, "inlined"), &count);
@@ -242,9 +242,8 @@ static void estrange(place *first, const place *end) {
             first->is.name = first->is.stem = all, first->is.strange = 1;
 }
 
-/* Finds the builds that only one of the profiles has, of modules that both profiles have. The
-   places of such builds cannot be compared. Requires: places are sorted by module, id and
-   offset. */
+/* Finds the builds that only one profile has, among the modules that both profiles have. The places
+   of such builds cannot be compared. Requires: places are sorted by module, id and offset. */
 static void estrange_builds(void) {
     for (size_t i = 0, k, next; i < place_count; i = next) {
         int of_module = 0, sides;
@@ -259,8 +258,8 @@ static void estrange_builds(void) {
 }
 
 /* Gives every place its better name. If one name in a profile would get two better names, drops
-   both, so that the sites of that name keep it. If one of these places cannot be compared, the name
-   becomes that of all such places. */
+   both, so that the sites with that name keep it. If one of these places cannot be compared, the
+   name becomes that of all such places. */
 static void settle_places(void) {
     size_t n = 0;
     if (!place_count) return;
@@ -315,7 +314,7 @@ static void name_frames(int side) {
 
 /* -- the file of the program -- */
 
-/* Returns the path of the program's file as a list has it, or NULL if the list has none. */
+/* Returns the path that a list has for the program's file, or NULL if the list has none. */
 static const char *program_path(const cJSON *list, const char *program) {
     const cJSON *item;
     cJSON_ArrayForEach(item, list) {
@@ -325,8 +324,8 @@ static const char *program_path(const cJSON *list, const char *program) {
     return NULL;
 }
 
-/* Gives all places in the program of base the file of the program of now, whose path is `path`.
-   So a place is the same place when only the program's file was renamed or moved. */
+/* Replaces the path of the program in base by `path`, the path of the program in now. So places are
+   paired even if the program's file was renamed or moved. */
 static void rename_program(cJSON *in, const char *path) {
     const size_t length = strlen(base.program);
     cJSON *item;
@@ -383,8 +382,8 @@ static const cJSON *leaks_of(const struct profile *p) {
     return cJSON_IsArray(sites) ? sites : get(leaks, "by_site");
 }
 
-/* Returns the functions of a stack, and after them one without a known name. Consecutive frames of
-   one module that cannot be compared become one frame. */
+/* Returns the functions of a stack. A function with an unknown name, which *depth does not count,
+   ends the array. Consecutive frames of one module that cannot be compared become one frame. */
 static const words *const *frames_of(int side, const cJSON *item, size_t *depth) {
     const struct profile *p = profile_at(side);
     size_t count, n = 0, room = 0;
@@ -449,8 +448,8 @@ static void lacking_stacks(const struct profile *p, double *lacks) {
 static void load_list(struct profile *p, int kind, const cJSON *list, double *total) {
     const struct kind *k = &kinds[kind];
     const cJSON *item = kind == TOTAL ? list : list->child;
-    size_t unusable[COLUMNS + 1] = {0}; /* how many rows lack the number of each column, and last
-                                           how many rows have no name */
+    size_t unusable[COLUMNS + 1] = {0}; /* by column, how many rows lack its number; then, how many
+                                           rows have no name */
     double sum[COLUMNS] = {0}, lacks[COLUMNS];
     row *r;
     for (; item; item = kind == TOTAL ? NULL : item->next)

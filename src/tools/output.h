@@ -54,7 +54,7 @@ static const char *marked(const char *name) {
 static const char *shown(const char *name) { return o.form == MARKDOWN ? marked(name) : name; }
 
 /* Prints a text inside a command for GitHub, and escapes the characters that have a meaning there.
-   In a property of a command, a colon and a comma have one, too. */
+   If `property` is 1, a colon and a comma have one, too. */
 static void github_put(const char *text, int property) {
     for (size_t left = 4 * NAME_MOST; *text && left; text++, left--) {
         if (strchr(property ? "%\r\n:," : "%\r\n", *text))

@@ -215,8 +215,8 @@ static pid_t self;
 static int finished; /* 1: a report is being written; 2: the last one is written or being written */
 static int reports = 1; /* the number that the next report of this process has */
 
-/* The function that runs when a thread leaves MemLord, because a signal or the clock asks for it,
-   or NULL. */
+/* The function that a thread calls when it leaves MemLord; a signal or the clock sets it to ask for
+   a report. NULL if nothing is asked for. */
 static void (*at_call_end)(void);
 
 /* Ends a hooked call. If a signal came while `inside` was set, its handler has set at_call_end, and
@@ -314,7 +314,7 @@ static __attribute__((noinline)) size_t unwind_or_lose(void **frames, size_t cap
 
 static int begin_limit(timer_t *limit);
 
-/* A memlord_unwinder that takes the stack of this thread. */
+/* Takes the stack of this thread, as a memlord_unwinder. */
 static size_t take_stack(void *unused, void **frames, size_t cap) {
     const int error = errno;
     size_t n = 0;

@@ -82,8 +82,8 @@ static int control(const unsigned char *s) {
     return s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9 ? 3 : 0;
 }
 
-/* Returns a text in which each byte of a control character is U+FFFD and two digits, as in the
-   reports, so that no name breaks a line. */
+/* Returns a copy of a text, in which U+FFFD and two digits replace each byte of a control
+   character, as in the reports. So no name breaks a line. */
 static const char *clean(const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     char *out = (char *)must_alloc(5 * strlen(text) + 1), *to = out;

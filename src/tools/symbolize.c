@@ -27,7 +27,7 @@
 
     The interposer runs `symbolize [--fold] --serve BEGAN`, where BEGAN is in ms since 1970. It
     writes "offset build_id path" for each place, with the offset in hexadecimal and a NUL at the
-    end, and closes the pipe. Then it reads the number of functions of each place. After the number
+    end, and closes stdin. Then it reads the number of functions of each place. After the number
     it reads four texts for each function, the innermost first: the line, the file, the name, and 1
     for a function in a library or 0. Each text has a NUL at its end. A line that is not known is 0,
     and a file or a name that is not known is "".
@@ -50,8 +50,8 @@
 
 typedef struct frame {
     const char *function, *file; /* "" if the name is not known */
-    int line, library;           /* the line, or 0 if line and file are not known; 1 if the frame is
-                                    in a standard library */
+    int line, library;           /* line: 0 if line and file are not known; library: 1 if the frame
+                                    is in a standard library */
 } frame;
 
 /* A symbol of a module's file. */
@@ -217,7 +217,7 @@ static frame frame_of(const module *m, const char *function, const char *file, i
 
 static const char *die_name(Dwarf_Die *die) {
     static const unsigned linkage[] = {DW_AT_linkage_name, DW_AT_MIPS_linkage_name};
-    for (int i = 0; i < 2; i++) { /* before DWARF 4, the first has the name of the second */
+    for (int i = 0; i < 2; i++) { /* compilers used the second before DWARF 4 */
         Dwarf_Attribute attribute;
         const char *name = dwarf_formstring(dwarf_attr_integrate(die, linkage[i], &attribute));
         if (name) return name;
@@ -427,7 +427,7 @@ static void name_place(cJSON *place, module *m, double offset) {
 static size_t made, made_named; /* how many places lie in code that was made at run time, and how
                                    many of them got a name */
 
-/* Takes the name of a place that is in no module from the perf map. */
+/* Names a place that is in no module, by the perf map. */
 static void name_made(cJSON *place) {
     const cJSON *path = get(place, "module"), *offset = get(place, "offset");
     cJSON *site = get(place, "site");
@@ -478,8 +478,8 @@ static int by_was(const void *a, const void *b) {
     return strcmp(((const change *)a)->was, ((const change *)b)->was);
 }
 
-/* Keeps one change of name for each text. Drops all changes of a text that would get two different
-   names. */
+/* Keeps one change for each text of a site. Drops all changes of a text that would get two
+   different names. */
 static void settle_changes(void) {
     size_t n = 0;
     if (change_count) qsort(changes, change_count, sizeof *changes, by_was);

@@ -233,8 +233,8 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #undef MLI_CUDA_X
 
 /* Does what memlord_cuda_malloc does, with retries under this policy, as with
-   MEMLORD_CUDA_FLAG_RETRY. The ledger need not be attached. `policy` NULL means the policy that
-   memlord_alloc_retry has. */
+   MEMLORD_CUDA_FLAG_RETRY. The ledger need not be attached. `policy` NULL means the default policy
+   of memlord_alloc_retry. */
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site)

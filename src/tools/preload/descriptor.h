@@ -61,7 +61,7 @@ static int wait_for(int fd, short events, int64_t until) {
     return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-/* A memlord_write_fn that writes to a descriptor. Waits for the reader, but not for ever. Writes at
+/* Writes to a descriptor, as a memlord_write_fn. Waits for the reader, but not for ever. Writes at
    most as many bytes at once as a pipe that is ready takes without blocking. */
 static int to_fd(void *user, const void *data, size_t size) {
     int fd = *(const int *)user;

@@ -95,8 +95,8 @@ static __attribute__((noinline)) int walk_to_root(size_t most) {
     return more == 0;
 }
 
-/* Returns 1 if a stack that ends by itself at this return address ends at the root. A program has
-   few roots, so what was found out is kept: a word is an address times 2, and 1 more for a root. */
+/* Returns 1 if a stack whose outermost return address is this one ends at its root. A program has
+   few roots, so the answers are kept: a word is an address times 2, plus 1 for a root. */
 #define ENDS_KNOWN 64
 static int ends_at_root(void *outermost, size_t count) {
     static uintptr_t known[ENDS_KNOWN];
@@ -104,7 +104,7 @@ static int ends_at_root(void *outermost, size_t count) {
     uintptr_t *slot = &known[(address >> 1 ^ address >> 7) % ENDS_KNOWN];
     uintptr_t was = __atomic_load_n(slot, __ATOMIC_RELAXED);
     if ((was & ~(uintptr_t)1) != address) {
-        was = address | (uintptr_t)walk_to_root(count + 8); /* and the frames of this library */
+        was = address | (uintptr_t)walk_to_root(count + 8); /* 8 more for this library's frames */
         __atomic_store_n(slot, was, __ATOMIC_RELAXED);
     }
     return (int)(was & 1);

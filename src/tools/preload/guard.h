@@ -26,7 +26,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
     (void)change_action(number, &plain, NULL);
-    if (info->si_code <= 0) (void)raise(number); /* it was sent; a fault comes again by itself */
+    if (info->si_code <= 0) (void)raise(number); /* raises it if it was sent; a fault recurs */
 }
 
 typedef void (*handler)(int number);
@@ -58,7 +58,7 @@ static void begin_guard(void) {
     }
 }
 
-#define UNWIND_MS 2000 /* the longest that a stack takes */
+#define UNWIND_MS 2000 /* how long an unwinder may take, in ms */
 #ifndef sigev_notify_thread_id /* the name in timer_create(2), which glibc 2.36 does not have */
 #define sigev_notify_thread_id _sigev_un._tid
 #endif

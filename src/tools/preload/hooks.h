@@ -11,7 +11,7 @@ static struct {
 static size_t skip_count;
 
 static int is_skipped(const void *return_address) {
-    const uintptr_t call = (uintptr_t)return_address - 1; /* a call may end its function */
+    const uintptr_t call = (uintptr_t)return_address - 1; /* a function may end with a call */
     size_t i = 0;
     while (i < skip_count && (call < skips[i].from || call >= skips[i].to)) i++;
     return i < skip_count;
@@ -73,8 +73,8 @@ EXPORT void *calloc(size_t n, size_t size) {
                                                                 it */
 }
 
-/* A free has no site: reports are about the code that allocates, and looking the site up would be a
-   fifth of the whole cost. */
+/* A free gets no site, because reports are about the code that allocates, and looking the site up
+   would take a fifth of the whole time. */
 
 /* Fetches the word before a block, which the real free and realloc read first and which is seldom
    in the cache. The cache miss then overlaps with those of the ledger. */

@@ -16,7 +16,8 @@ static void add_note(const char *what, const char *which) {
 
 typedef void any_function(void);
 
-/* A module calls a function of another one through slots, which its relocations name. */
+/* A module calls a function of another one through slots, which its relocations name. A rebinding
+   puts `to` into the slots of the function `name`. */
 typedef struct rebinding {
     const char *name;
     any_function *to;

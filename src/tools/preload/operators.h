@@ -6,7 +6,7 @@
    the place of the call, and calls the real operator, which is that of the C++ library or of the
    allocator. The real operator calls the new handler and throws through this frame. The operator of
    libstdc++ calls malloc, which counts the block. The operator of an allocator does not call
-   malloc, so its block is counted here. The mangled names have the letter of size_t. */
+   malloc, so its block is counted here. The mangled names have a letter for size_t. */
 #if SIZE_MAX == ULONG_MAX
 #define SIZE_LETTER "m"
 #else
@@ -52,7 +52,7 @@ NEWS(DECLARE)
 DELETES(DECLARE)
 
 /* An exception that passes through an operator new runs its clean-up with the unwinder that threw
-   the exception, not with the unwinder that is linked into this library. The compiler calls these
+   the exception, not with the unwinder that is linked into this library. Compiled code calls these
    two functions. */
 typedef int personality(int version, int actions, uint64_t kind, void *exception, void *context);
 static personality *thrower_personality;

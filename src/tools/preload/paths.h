@@ -159,7 +159,7 @@ static int is_unfinished_report(const char *path) {
     return !strncmp(slash ? slash + 1 : path, start, (size_t)n);
 }
 
-/* Notes each report of the program's ledgers, because memlord_save ends with a rename of its
+/* Notes each report that a ledger of the program writes: memlord_save ends by renaming its
    temporary file. The atomic addition gives each of two threads a place of its own, and orders
    nothing. */
 EXPORT int rename(const char *from, const char *to) {

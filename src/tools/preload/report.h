@@ -123,7 +123,7 @@ static int is_first_to_finish(void) {
     return 0;
 }
 
-/* Says which stacks the report lacks. */
+/* Adds a label to the reports if stacks are missing. */
 static void name_lost_stacks(void) {
     static int told;
     if (told || !__atomic_load_n(&lost_stacks, __ATOMIC_RELAXED)) return;
@@ -131,9 +131,9 @@ static void name_lost_stacks(void) {
     add_note("stacks are missing: ", "an unwinder crashed or hung");
 }
 
-/* Adds a label that says how to name the places that TEXT leaves without a name, or takes it away.
-   The other formats do not have it, because a profile with a label seems to be of another program
-   than one without it. */
+/* Adds a label that says how to name the places that TEXT leaves without a name, or removes it if
+   `on` is 0. The other formats do not have it, because a profile with a label seems to be of
+   another program than one without it. */
 static void label_names(int on) {
     char labels[sizeof notes + 80];
     if (!names_are_left) return;
@@ -142,8 +142,8 @@ static void label_names(int on) {
     (void)memlord_labels_set(lord, on ? labels : *notes ? notes : NULL);
 }
 
-/* Writes the report. Blocks the signals of a reader that is gone, of a limit on files and of a
-   terminal that another program has, because they must not change how this program ends. */
+/* Writes the report. Blocks SIGPIPE (the reader is gone), SIGXFSZ (a file grew too large) and
+   SIGTTOU (another program has the terminal). They must not change how this program ends. */
 static void report(void) {
     static const int harmful[] = {SIGPIPE, SIGXFSZ, SIGTTOU};
     static const struct timespec at_once;

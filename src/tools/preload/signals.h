@@ -5,7 +5,7 @@
 /* If the interrupted thread is outside MemLord, and so outside malloc, the report is written in the
    handler. Else it is written when this thread, or another one, next leaves MemLord. */
 
-/* What asks for a report, and what it may take. */
+/* The requests for reports, and their times. */
 static struct {
     int asked;      /* 1: the signal of MEMLORD_SIGNAL has come */
     int killer;     /* the signal that the program dies of; 0 if none has come */
@@ -16,8 +16,8 @@ static struct {
     timer_t timer;
 } due = {0, 0, INT64_MAX, 0, 0, 0, 0};
 
-#define CALL_MS 2000 /* the longest that a call of malloc takes, unless a handler left the call by
-                        longjmp */
+#define CALL_MS 2000 /* how long a signal waits for a call of malloc to end; a call that a handler
+                        left by longjmp never ends */
 
 /* Not 0 while this thread is in fork, which holds the locks of the ledger and of malloc. */
 static __thread int forking __attribute__((tls_model("initial-exec")));
@@ -156,8 +156,8 @@ static void on_kill(int number) {
     errno = before;
 }
 
-/* Returns what the program is shown as its handler: the default in place of ours. In the first
-   process of a container no signal is watched, because such a process does not die of a default. */
+/* Returns the handler that the program is shown: the default in place of ours. (on_kill is not set
+   in the first process of a container, because a default action does not end that process.) */
 static handler shown(handler there) {
     return there == on_kill || is_guard(there) ? SIG_DFL : there;
 }

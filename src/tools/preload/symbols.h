@@ -4,9 +4,10 @@
 
 /* Names come from the dynamic symbols. They also come from debug information, if symbolize, a
    program beside this library, finds any. Running symbolize takes as long as a short process, so it
-   runs only for processes that took more time of the processor, and only where it can name more. */
+   runs only for processes that took much processor time, and only where it can name more. */
 
-#define TOP_SITES 200 /* the most sites that are named, of each order */
+#define TOP_SITES 200 /* how many of the largest sites, and of the largest stacks, are named in each
+                         order */
 #define MAX_PLACES 4096
 #define MAX_FUNCTIONS 256 /* the most functions of one place, as in symbolize and in
                              memlord_site_functions_set */
@@ -292,7 +293,7 @@ static int can_name_more(void) {
     return 0;
 }
 
-static int names_are_left; /* 1: MEMLORD_SYMBOLS=1 would name places that the report does not name */
+static int names_are_left; /* 1: MEMLORD_SYMBOLS=1 would name places that have no name yet */
 
 static int symbolize_is_there(void) {
     find_symbolize();
