@@ -1251,7 +1251,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    caller could keep one buffer. */
 typedef struct memlord_stack_stat {
     void *const *frames;
-    const memlord_site *const *sites; /* the sites of the frames, from the modules that had them */
+    const memlord_site *const *sites; /* the site of each frame, in the module that had its address
+                                         when the stack was taken */
     uint32_t depth;
     memlord_device device;
     uint64_t alloc_bytes, allocs;
@@ -2381,10 +2382,10 @@ MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *
     MLI_OFF(MEMLORD_OK)
 
 /* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
-   open. If this thread is in the context, the thread is then in the context it was in before. A
-   thread that exits inside a context leaves it as it is, for another thread to swap in or to drop.
-   Errors: as memlord_context_swap; E_STATE also for a context whose fibre is suspended inside
-           another one. */
+   open. If this thread is in the context, it returns to the context that it was in before. A thread
+   that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+   Errors: as memlord_context_swap; E_STATE also if the fibre of the context has swapped in another
+           context, and is suspended there. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
@@ -2529,8 +2530,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* not 0: failed */
 
 /* Writes a report through fn, in pieces of up to a few KiB. The statistics of devices and tags are
-   captured at one moment, and no other call waits. Other lists are read while they are written, so
-   they may have what was recorded since.
+   captured at one moment, and no other call waits. Other lists are read from the ledger only as the
+   report comes to them, so they may have what was recorded since.
    Errors: E_IO if fn returned non-zero; E_UNSUPPORTED if there is no such format, or not in this
            build (see >>knobs); E_INVALID if fn is NULL; E_NOMEM.
    Cost:   walks blocks and sites. */
@@ -6174,7 +6175,8 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
-/* Notes in mli_self from where the host made a call on the general path. */
+/* Stores in mli_self the return address and the frame of the host's call, which takes the general
+   path. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
 /* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
@@ -10414,7 +10416,7 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
 
 /* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
    Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key, because stb_ds may grow the index before it searches. */
+   does not have the key. (stb_ds may grow the index before it finds the key.) */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -32667,9 +32669,9 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block. A new group is empty. Looks at 8 slots. If other groups use them
-   all, writes the group in the first slot and evicts it. An evicted group may be written again
-   later; readers of the formats with groups add equal groups up. */
+/* Returns the group of a block. A new group is empty. Looks at 8 slots. If other groups use all of
+   them, evicts the first of these: writes it to the output, and gives its slot to the new group. A
+   group may be written more than once, and readers of the formats add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);

@@ -85,7 +85,7 @@ pipeline && says "$why" '^failed: Compare with the budget 1$' '^outcome: failure
         '^| <code>load_cache .*app.c.* | +3 MiB ' '^\*\*Memory'
 verdict $? 'CI: one that has grown fails, and the page shows the place that grew' "$out/read"
 
-says "$why" '^::error file=app.c,line=3,title=Memory::over budget: device cpu: budget 1.*, found 4' \
+says "$why" '^::error file=app.c,line=3,title=Memory::over budget: device cpu: budget 1.*, peak 4' \
     '^::warning file=app.c,line=3,title=Memory::load_cache .*app.c:3 on cpu: peak +3 MiB' &&
     says "$out/site/memory.html" 'id="base"'
 verdict $? 'CI: the line that grew has the error, and the page of both profiles is kept'
@@ -131,7 +131,7 @@ rm -r "$out/site/memory"
 pipeline "$own"
 accept && pipeline "$own" && says "$why" '^outcome: success$' &&
     sed -i 's/4 << 20/6 << 20/' "$out/site/app.c" && pipeline "$own" &&
-    says "$why" '^outcome: failure$' '^over budget: tag cache on cpu: budget 4 MiB, found 6 MiB, over by 2 MiB$'
+    says "$why" '^outcome: failure$' '^over budget: tag cache on cpu: budget 4 MiB, peak 6 MiB, over by 2 MiB$'
 verdict $? 'CI: a program that saves its own profile has a budget for each tag'
 
 pipeline 'Build the program=:' 'Run it under the interposer=echo {} >now.json && exit 3'

@@ -336,9 +336,9 @@ ends 0 --budget budget.json base.json && says "$out/said" '^0 of 14 over budget,
 verdict $? 'a profile is within its own budget' "$out/said"
 
 ends 1 --budget budget.json now.json &&
-    says "$out/said" '^over budget: device cpu: budget 1 MiB, found 2 MiB, over by 1023 KiB$' \
-        '^over budget: tag weights on cpu: budget 1 MiB, found 2 MiB, over by 1 MiB$' \
-        '^over budget: scope -tmp: budget 1 KiB, found 3 KiB, over by 2 KiB$' \
+    says "$out/said" '^over budget: device cpu: budget 1 MiB, peak 2 MiB, over by 1023 KiB$' \
+        '^over budget: tag weights on cpu: budget 1 MiB, peak 2 MiB, over by 1 MiB$' \
+        '^over budget: scope -tmp: budget 1 KiB, peak 3 KiB, over by 2 KiB$' \
         "tag 'old on cpu' is in the budget alone" && ! grep -q 'over budget: .*kv' "$out/said"
 verdict $? 'a peak over its budget is said, and the status is 1' "$out/said"
 
@@ -353,7 +353,7 @@ verdict $? 'the tolerance is that of the budget, or of the command' "$out/said"
 
 echo '{"schema": "memlord-budget/1", "tolerance": 0, "tags": {"weights on cpu": "1.5 MiB"}}' >"$out/hand.json"
 ends 0 --budget hand.json base.json && ends 1 --budget hand.json now.json &&
-    says "$out/said" 'budget 1.5 MiB, found 2 MiB, over by 512 KiB' '^1 of 1 over budget'
+    says "$out/said" 'budget 1.5 MiB, peak 2 MiB, over by 512 KiB' '^1 of 1 over budget'
 verdict $? 'a budget written by hand has units' "$out/said"
 
 # A budget of the rest: what leaks, allocs, blocks that fail, sites, and blocks freed at once.
@@ -374,7 +374,7 @@ verdict $? 'and a failure where none is allowed is said' "$out/said"
 
 write site.budget '"sites": {"work app.c:700 on cpu": "1.1 MiB"}'
 ends 0 --budget site.budget base.json && ends 1 --budget site.budget now.json &&
-    says "$out/said" '^over budget: site work app.c:700 on cpu: budget 1.1 MiB, found 2 MiB, over by 9'
+    says "$out/said" '^over budget: site work app.c:700 on cpu: budget 1.1 MiB, peak 2 MiB, over by 9'
 verdict $? 'a site has a budget, also if its line has changed since' "$out/said"
 
 write temporaries.budget '"counts": {"temporaries": 1}'
@@ -593,7 +593,7 @@ goes_on 'a profile of 0.4 is compared, and what it lacks is said' 0.4.json \
     '0.4.json: written by MemLord 0.4.1: it has no verdicts and no places of mistakes' \
     ' 2 MiB  *+1 MiB  *+100 %  *2 MiB  *+1 MiB  *-  *-  *weights on cpu$' ' 2.01 MiB  *+1 MiB  *+99.8 %  *-  *-  *-  *-  *work app.c:7$'
 ends 0 --accept old.budget 0.4.json && ends 0 --budget old.budget 0.4.json && says "$out/said" '^0 of 7 over budget' &&
-    ends 1 --budget old.budget now.json && says "$out/said" '^over budget: tag weights on cpu: budget 1 MiB, found 2 MiB'
+    ends 1 --budget old.budget now.json && says "$out/said" '^over budget: tag weights on cpu: budget 1 MiB, peak 2 MiB'
 verdict $? 'and has a budget, which a later profile is checked against' "$out/said"
 goes_on 'an older profile is compared as far as its keys go' old.json "no key 'scopes': not compared" \
     "sites: 3 without a usable 'peak_bytes'" "devices: 1 without a usable 'peak'" '^tag$'

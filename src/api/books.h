@@ -371,7 +371,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    caller could keep one buffer. */
 typedef struct memlord_stack_stat {
     void *const *frames;
-    const memlord_site *const *sites; /* the sites of the frames, from the modules that had them */
+    const memlord_site *const *sites; /* the site of each frame, in the module that had its address
+                                         when the stack was taken */
     uint32_t depth;
     memlord_device device;
     uint64_t alloc_bytes, allocs;

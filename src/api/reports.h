@@ -31,8 +31,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* not 0: failed */
 
 /* Writes a report through fn, in pieces of up to a few KiB. The statistics of devices and tags are
-   captured at one moment, and no other call waits. Other lists are read while they are written, so
-   they may have what was recorded since.
+   captured at one moment, and no other call waits. Other lists are read from the ledger only as the
+   report comes to them, so they may have what was recorded since.
    Errors: E_IO if fn returned non-zero; E_UNSUPPORTED if there is no such format, or not in this
            build (see >>knobs); E_INVALID if fn is NULL; E_NOMEM.
    Cost:   walks blocks and sites. */

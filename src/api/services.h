@@ -700,10 +700,10 @@ MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *
     MLI_OFF(MEMLORD_OK)
 
 /* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
-   open. If this thread is in the context, the thread is then in the context it was in before. A
-   thread that exits inside a context leaves it as it is, for another thread to swap in or to drop.
-   Errors: as memlord_context_swap; E_STATE also for a context whose fibre is suspended inside
-           another one. */
+   open. If this thread is in the context, it returns to the context that it was in before. A thread
+   that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+   Errors: as memlord_context_swap; E_STATE also if the fibre of the context has swapped in another
+           context, and is suspended there. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 

@@ -441,7 +441,8 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
-/* Notes in mli_self from where the host made a call on the general path. */
+/* Stores in mli_self the return address and the frame of the host's call, which takes the general
+   path. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
 /* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */

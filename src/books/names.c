@@ -204,7 +204,7 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
 
 /* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
    Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key, because stb_ds may grow the index before it searches. */
+   does not have the key. (stb_ds may grow the index before it finds the key.) */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));

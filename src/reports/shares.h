@@ -77,9 +77,9 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block. A new group is empty. Looks at 8 slots. If other groups use them
-   all, writes the group in the first slot and evicts it. An evicted group may be written again
-   later; readers of the formats with groups add equal groups up. */
+/* Returns the group of a block. A new group is empty. Looks at 8 slots. If other groups use all of
+   them, evicts the first of these: writes it to the output, and gives its slot to the new group. A
+   group may be written more than once, and readers of the formats add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);

@@ -296,6 +296,8 @@ static const cJSON *site_over(const entry *e) {
 }
 
 static void passed_print(const entry *e, int first) {
+    const char *what = e->r ? "peak" : "found"; /* budgets of devices, tags, scopes and sites are
+                                                   peaks */
     char a[40], b[40], c[40];
     (void)entry_amount(e, e->budget, a), (void)entry_amount(e, e->found, b);
     (void)entry_amount(e, e->found - e->budget, c);
@@ -306,9 +308,9 @@ static void passed_print(const entry *e, int first) {
     }
     if (o.form == GITHUB)
         github_line("error", site_over(e),
-                    joined("over budget: %s %s: budget %s, found %s, over by %s", e->kind, e->name,
-                           a, b, c));
-    printf("over budget: %s %s: budget %s, found %s, over by %s\n", e->kind, e->name, a, b, c);
+                    joined("over budget: %s %s: budget %s, %s %s, over by %s", e->kind, e->name, a,
+                           what, b, c));
+    printf("over budget: %s %s: budget %s, %s %s, over by %s\n", e->kind, e->name, a, what, b, c);
 }
 
 /* Checks an entry. Returns 0 if it is within its budget, 1 if it is over, 2 if it is not known, and
