@@ -6051,7 +6051,7 @@ typedef struct mli_hooked {
                              MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* `which` has all functions of the table that allocate */
+#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: every hook that allocates is recorded */
 
 enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
@@ -22057,9 +22057,9 @@ static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
-/* Ends the collections of the parent's other threads, which a forked child does not have. It also
-   counts the alerts again, because a thread that set or cleared a flag may have been stopped before
-   it changed the alert. */
+/* Ends the collections that other threads of the parent were running, because a forked child lacks
+   these threads. Also counts the alerts again from the flags, because at the fork a thread may have
+   changed a flag but not yet the alert. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -25272,8 +25272,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* A thread inside a shard has seen that the map was stopped, and was about to leave the
-       shard. */
+    /* If the fork met this thread inside a shard, the thread had found the map stopped and had
+       changed nothing. So it counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -26196,7 +26196,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
-    pick = mli_pick_of(v->lord, e);
+    pick = mli_stack_rows(v->lord) > 1 ? mli_pick_of(v->lord, e) : mli_pick_none;
     if (!pick.row || pick.row >= mli_stack_rows(v->lord) ||
         mli_stack_row_at(v->lord, pick.row)->dev != MLI_DEV(e->word1))
         return mli_verify_block(v, e, "its stack is unknown");
@@ -33754,8 +33754,9 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations and its live blocks. `older` is how many of these blocks no
-   call allocates. It is there twice, once for each of the two walks that write live blocks. */
+/* The sums of a trace: its allocations and its live blocks. `older` is the number of live blocks
+   whose allocation is not in the file. Each of the two walks that write live blocks counts them in
+   an element of its own. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -34044,13 +34045,13 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
    Every sample is of one device or physical device, never of a sum, so that sum() in a query is
-   right. An empty tag counts the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each
-   device, and as many scopes, have series of their own. All others are added up in a series with an
-   empty name and the label rest="1". Tags and scopes keep their order as long as the ledger lives,
-   so a tag or scope never changes its series. Counters start over at memlord_reset, as the format
-   allows. Sites, streams, blocks and their parts are left out, because each would be a series of
-   its own. Every sample has the labels of the ledger, too, so that processes with other labels have
-   other series. */
+   right. The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of
+   each device, and as many scopes, have series of their own. All others are added up in a series
+   with an empty name and the label rest="1". Tags and scopes keep their order as long as the ledger
+   lives, so a tag or scope never changes its series. Counters start over at memlord_reset, as the
+   format allows. Sites, streams, blocks and parts of blocks are left out, because each would be a
+   series of its own. Every sample has the labels of the ledger, too, so that processes with other
+   labels have other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 

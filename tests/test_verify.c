@@ -484,12 +484,14 @@ static void stacks_against_the_blocks_that_have_them(void **state) {
     test_case *t = (test_case *)*state;
     memlord *lord = t->lord, **back = lord->back;
     memlord_desc desc;
+    entry_of(lord, cuda(0), BLOCK)->word1 |= MLI_PICKED;
+    says(t, "cuda:0 0x00010000: its stack is unknown"); /* the ledger takes no stacks */
+    entry_of(lord, cuda(0), BLOCK)->word1 &= ~MLI_PICKED;
     memset(&desc, 0, sizeof desc);
-    desc.stack_depth = 4;
-    desc.stack_bytes = 1;
     lord->back = NULL; /* as if it were new */
     mli_stacks_init(lord, &desc);
     lord->back = back;
+    assert_ok(memlord_stacks_set(lord, 4, 1));
     mli_special_set(mli_self.thread, MLI_SPECIAL_STACKS, 1);
     assert_ok(memlord_alloc(lord, cuda(0), 0x40000, 32, NULL));
     assert_ok(memlord_verify(lord));

@@ -317,7 +317,7 @@ typedef struct mli_hooked {
                              MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* `which` has all functions of the table that allocate */
+#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: every hook that allocates is recorded */
 
 enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */

@@ -2,6 +2,7 @@
    Minified by esbuild 0.17.0. */
 #ifndef MLI_REPORTS_PAGE_H
 #define MLI_REPORTS_PAGE_H
+#include "api/api.h"
 #if !defined(MEMLORD_NO_PAGE)
 
 static const char mli_html_head[][1646] = {

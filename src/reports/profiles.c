@@ -506,8 +506,9 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations and its live blocks. `older` is how many of these blocks no
-   call allocates. It is there twice, once for each of the two walks that write live blocks. */
+/* The sums of a trace: its allocations and its live blocks. `older` is the number of live blocks
+   whose allocation is not in the file. Each of the two walks that write live blocks counts them in
+   an element of its own. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;

@@ -707,9 +707,9 @@ static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
-/* Ends the collections of the parent's other threads, which a forked child does not have. It also
-   counts the alerts again, because a thread that set or cleared a flag may have been stopped before
-   it changed the alert. */
+/* Ends the collections that other threads of the parent were running, because a forked child lacks
+   these threads. Also counts the alerts again from the flags, because at the fork a thread may have
+   changed a flag but not yet the alert. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {

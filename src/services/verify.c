@@ -205,7 +205,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
-    pick = mli_pick_of(v->lord, e);
+    pick = mli_stack_rows(v->lord) > 1 ? mli_pick_of(v->lord, e) : mli_pick_none;
     if (!pick.row || pick.row >= mli_stack_rows(v->lord) ||
         mli_stack_row_at(v->lord, pick.row)->dev != MLI_DEV(e->word1))
         return mli_verify_block(v, e, "its stack is unknown");

@@ -146,7 +146,7 @@ def section():
     middle, tail = rest.split(MARK)
     between, packed, tail = re.match('(.*id="packed">)([^<]*)(.*)$', tail, re.DOTALL).groups()
     return ("/* The HTML report around its data, made from src/reports/page by `make page`: change it there.\n"
-            "   Minified by esbuild " + MINIFIER + ". */\n#ifndef MLI_REPORTS_PAGE_H\n#define MLI_REPORTS_PAGE_H\n"
+            "   Minified by esbuild " + MINIFIER + ". */\n#ifndef MLI_REPORTS_PAGE_H\n#define MLI_REPORTS_PAGE_H\n#include \"api/api.h\"\n"
             "#if !defined(MEMLORD_NO_PAGE)\n\n" +
             "\n".join(array(*part) for part in
                       (("head", head), ("middle", middle), ("between", between), ("tail", tail))) + "\n" +
