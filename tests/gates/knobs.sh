@@ -25,7 +25,7 @@ value() { # KNOB: what to define it as; fails for one that is not known
     MEMLORD_PREFIX) echo "-D$1=p" ;;
     MEMLORD_API) echo "-D$1=" ;;
     MEMLORD_STB_DS_H) echo "'-D$1=\"$out/stb/stb_ds.h\"'" ;;
-    MEMLORD_MAX_DEVICES | MEMLORD_CUDA_MAX_DEVICES) echo "-D$1=3" ;;
+    MEMLORD_MAX_DEVICES | MEMLORD_CUDA_MAX_DEVICES | MEMLORD_MAX_SERIES) echo "-D$1=3" ;;
     MEMLORD_CUDA_MAX_LEDGERS) echo "-D$1=1" ;;
     MEMLORD_CUDA_MAX_EVENTS) echo "-D$1=0" ;;
     MEMLORD_MAX_SCOPES) echo "-D$1=100" ;;

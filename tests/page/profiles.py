@@ -589,8 +589,9 @@ def wild():
 
 
 def early():
-    """What 0.2.0 wrote: no scopes, snapshots, events."""
+    """What 0.2.0 wrote, without a mark: no scopes, snapshots, events."""
     p = small()
+    p["leaks"]["since_mark"] = 0
     for key in ("scopes", "snapshots", "events", "strings", "peak_holders", "summary", "threads", "moves"):
         p.pop(key)
     for key in ("labels", "dropped", "events_enabled"):
