@@ -23,7 +23,6 @@ esac
 
 # The literals as a strict C99 compiler reads them, with the data between them.
 {
-    echo '#include <stdint.h>'
     echo '#include <stdio.h>'
     cat src/reports/page.h
     cat <<'C'
@@ -52,7 +51,7 @@ int main(void) {
 }
 C
 } >"$out/literals.c"
-"${CC:-gcc}" -std=c99 -Wall -Wextra -pedantic -Wtrigraphs -Werror "$out/literals.c" -o "$out/literals" \
+"${CC:-gcc}" -std=c99 -Wall -Wextra -pedantic -Wtrigraphs -Werror -Isrc "$out/literals.c" -o "$out/literals" \
     >"$out/why" 2>&1 && "$out/literals" >"$out/literals.html" && [ "$(wc -c <"$out/literals.html")" -le 65536 ] &&
     ! LC_ALL=C grep -q '[^ -~]' "$out/literals.html"
 verdict $? 'the page is small and plain ASCII, its literals C99' "$out/why"
