@@ -4572,21 +4572,25 @@ static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size
     }
     for (i = 0; i < n; i++) out->arguments[i] = text[i] ? text[i] : ' ';
 }
-MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out) {
+/* Reads the program and, with `arguments`, its arguments. One buffer has the path of a file and what
+   is read there, because a report may be written on a stack of 16 KiB. */
+static MLI_COLD void mli_program_read(const char *root, int arguments, mli_identity *out) {
     static const char exe[] = "/proc/self/exe", cmdline[] = "/proc/self/cmdline";
-    int saved = errno;
-    char path[1024], text[2 * sizeof out->arguments + MLI_PATH_MAX];
+    char text[sizeof out->arguments + MLI_PATH_MAX], *target = text + MLI_PATH_MAX;
     size_t n = root ? strlen(root) : 0;
-    ssize_t got = 0;
+    ssize_t got;
+    if (n > MLI_PATH_MAX - sizeof cmdline) return;
+    if (n) memcpy(text, root, n);
+    memcpy(text + n, exe, sizeof exe);
+    got = readlink(text, target, sizeof out->arguments);
+    if (got > 0) mli_program_set(out, target, (size_t)got);
+    memcpy(text + n, cmdline, sizeof cmdline);
+    if (arguments) mli_arguments_set(out, text, mli_head_read(text, text, sizeof text));
+}
+MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out) {
+    int saved = errno;
     memset(out, 0, sizeof *out);
-    if (n <= sizeof path - sizeof cmdline) {
-        if (n) memcpy(path, root, n);
-        memcpy(path + n, exe, sizeof exe);
-        got = readlink(path, text, sizeof text);
-        if (got > 0) mli_program_set(out, text, (size_t)got);
-        memcpy(path + n, cmdline, sizeof cmdline);
-        if (arguments) mli_arguments_set(out, text, mli_head_read(path, text, sizeof text));
-    }
+    mli_program_read(root, arguments, out);
     mli_host_set(out);
     errno = saved;
 }
