@@ -26572,12 +26572,12 @@ typedef struct mli_series { /* the live bytes of a device, a tag or a site over 
     uint64_t most;    /* the highest number of bytes in a snapshot */
     uint64_t rate;    /* by how many bytes a minute the series grows; 0 if it does not grow */
     double fit;       /* R2, which says how well the line fits, from 0 to 1 */
+    uint64_t points;  /* how many snapshots the line goes through */
     int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: what the series is of */
     uint32_t dev;     /* the ledger's number of the device */
     uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
                          none, or for a device */
     uint32_t since;   /* the index of the snapshot at which the growth begins */
-    uint32_t points;  /* how many snapshots the line goes through */
 } mli_series;
 typedef struct mli_series_list {
     const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
@@ -27274,6 +27274,12 @@ MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char 
 /* Walks the pairs of devices between which a block was moved or copied since the last reset.
    Returns the pair after `route`, the newest pair if `route` is NULL, or NULL at the end. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
+typedef struct mli_route_line { /* what was moved and copied from one device to another */
+    uint64_t moves, moved_bytes;
+    uint64_t copies, copied_bytes;
+} mli_route_line;
+/* Returns the numbers of a pair of devices. */
+MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route);
 
 /* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
    if there is no checkpoint. */
@@ -27360,6 +27366,14 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
     while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
         route = route->next;
     return route;
+}
+MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route) {
+    mli_route_line line;
+    line.moves = mli_u64_load(&route->moves);
+    line.moved_bytes = mli_u64_load(&route->moved_bytes);
+    line.copies = mli_u64_load(&route->copies);
+    line.copied_bytes = mli_u64_load(&route->copied_bytes);
+    return line;
 }
 
 /* Adds a block to the sum of its stream. */
@@ -29084,6 +29098,188 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 }
 #endif
 
+/* ----------------------------------------------------------------------- src/reports/lists.h -- */
+
+/* Owns the table of the numbers that TEXT and JSON list of a line: of a tag, a site, a stack and so
+   on. A new number of such a list is one row of the table. May use reports/capture. Owns no state.
+   Locks: none. */
+
+/* The lists, with the type of their lines. */
+#define MLI_LISTS(X)                                                                               \
+    X(CAPACITY, mli_phys_line)                                                                     \
+    X(TAGS, mli_tag_line)                                                                          \
+    X(SITES, memlord_site_stat)                                                                    \
+    X(STACKS, mli_stack_line)                                                                      \
+    X(BLOCKS, memlord_block_info)                                                                  \
+    X(ACCOUNTS, memlord_account_stat)                                                              \
+    X(STREAMS, mli_stream_line)                                                                    \
+    X(GROWTH, mli_series)                                                                          \
+    X(LEAKS, mli_leak_sum)                                                                         \
+    X(MISTAKES, memlord_anomaly)                                                                   \
+    X(ROUTES, mli_route_line)
+typedef enum mli_list {
+#define MLI_X(list, type) MLI_LIST_##list,
+    MLI_LISTS(MLI_X)
+#undef MLI_X
+} mli_list;
+
+/* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
+   standard errors only if `errors` is 1. */
+MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors);
+/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS tells. */
+MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors);
+/* Writes the numbers of a line as members of a JSON object, each after a comma. */
+MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line);
+
+/* ----------------------------------------------------------------------- src/reports/lists.c -- */
+
+#include <stddef.h> /* offsetof */
+
+/* How TEXT writes a number. JSON writes integers. */
+enum {
+    MLI_CELL_BYTES,
+    MLI_CELL_ERROR, /* bytes; only in a list with standard errors */
+    MLI_CELL_COUNT,
+    MLI_CELL_TIME,
+    MLI_CELL_CHANGE /* bytes with a sign */
+};
+
+/* The columns of each list in their order: the list, the member of a line, which is a uint64_t or
+   an int64_t, the key in JSON, the heading in TEXT, and the kind. An empty key or heading: the
+   format leaves out the column. */
+#define MLI_LIST_COLUMNS(X)                                                                        \
+    X(CAPACITY, total, "total", "total", BYTES)                                                    \
+    X(CAPACITY, used, "used", "", BYTES)                                                           \
+    X(CAPACITY, free, "free", "free", BYTES)                                                       \
+    X(CAPACITY, self, "self", "self", BYTES)                                                       \
+    X(CAPACITY, untagged, "untagged", "", BYTES)                                                   \
+    X(CAPACITY, context, "context", "", BYTES)                                                     \
+    X(CAPACITY, neighbours, "neighbours", "", BYTES)                                               \
+    X(CAPACITY, unaccounted, "unaccounted", "", CHANGE)                                            \
+    X(CAPACITY, process, "process", "", BYTES)                                                     \
+    X(CAPACITY, rest, "", "process", BYTES)                                                        \
+    X(CAPACITY, others, "others", "others", BYTES)                                                 \
+    X(CAPACITY, age, "age_ns", "", TIME)                                                           \
+    X(CAPACITY, limit, "limit", "limit", BYTES)                                                    \
+    X(CAPACITY, held, "held", "held", BYTES)                                                       \
+    X(TAGS, stat.allocated, "allocated", "live", BYTES)                                            \
+    X(TAGS, stat.peak, "peak", "peak", BYTES)                                                      \
+    X(TAGS, peak_error, "peak_error", "", BYTES)                                                   \
+    X(TAGS, stat.blocks, "blocks", "blocks", COUNT)                                                \
+    X(TAGS, stat.expected, "expected", "expected", BYTES)                                          \
+    X(TAGS, stat.variance, "variance", "variance", CHANGE)                                         \
+    X(SITES, live_bytes, "live_bytes", "live", BYTES)                                              \
+    X(SITES, peak_bytes, "peak_bytes", "peak", BYTES)                                              \
+    X(SITES, allocs, "allocs", "allocs", COUNT)                                                    \
+    X(SITES, alloc_bytes, "alloc_bytes", "allocated", BYTES)                                       \
+    X(SITES, frees, "frees", "", COUNT)                                                            \
+    X(SITES, free_bytes, "free_bytes", "", BYTES)                                                  \
+    X(STACKS, stat.live_bytes, "live_bytes", "live", BYTES)                                        \
+    X(STACKS, stat.error_bytes, "error_bytes", "error", ERROR)                                     \
+    X(STACKS, stat.peak_bytes, "peak_bytes", "peak", BYTES)                                        \
+    X(STACKS, held, "at_peak_bytes", "at peak", BYTES)                                             \
+    X(STACKS, stat.allocs, "allocs", "allocs", COUNT)                                              \
+    X(STACKS, stat.alloc_bytes, "alloc_bytes", "allocated", BYTES)                                 \
+    X(STACKS, stat.samples, "samples", "", COUNT)                                                  \
+    X(BLOCKS, bytes, "bytes", "bytes", BYTES)                                                      \
+    X(BLOCKS, refs, "refs", "refs", COUNT)                                                         \
+    X(BLOCKS, born, "born", "", COUNT)                                                             \
+    X(ACCOUNTS, bytes, "bytes", "bytes", BYTES)                                                    \
+    X(ACCOUNTS, peak, "peak", "peak", BYTES)                                                       \
+    X(ACCOUNTS, limit, "limit", "limit", BYTES)                                                    \
+    X(ACCOUNTS, refused, "refused", "refused", COUNT)                                              \
+    X(STREAMS, bytes, "bytes", "bytes", BYTES)                                                     \
+    X(STREAMS, blocks, "blocks", "blocks", COUNT)                                                  \
+    X(GROWTH, rate, "bytes_per_minute", "a minute", BYTES)                                         \
+    X(GROWTH, points, "snapshots", "snapshots", COUNT)                                             \
+    X(LEAKS, bytes, "bytes", "bytes", BYTES)                                                       \
+    X(LEAKS, blocks, "count", "blocks", COUNT)                                                     \
+    X(MISTAKES, count, "count", "count", COUNT)                                                    \
+    X(MISTAKES, bytes, "bytes", "bytes", BYTES)                                                    \
+    X(MISTAKES, first_ns, "first_ns", "first", TIME)                                               \
+    X(MISTAKES, last_ns, "last_ns", "last", TIME)                                                  \
+    X(ROUTES, moves, "count", "moves", COUNT)                                                      \
+    X(ROUTES, moved_bytes, "bytes", "bytes", BYTES)                                                \
+    X(ROUTES, copies, "copies", "copies", COUNT)                                                   \
+    X(ROUTES, copied_bytes, "copied_bytes", "bytes", BYTES)
+
+#define MLI_X(list, type) typedef type mli_line_of_##list;
+MLI_LISTS(MLI_X)
+#undef MLI_X
+
+static const struct {
+    unsigned short at; /* the member's offset */
+    unsigned char list, kind;
+} mli_list_columns[] = {
+#define MLI_X(list, member, key, heading, kind) \
+    {offsetof(mli_line_of_##list, member), MLI_LIST_##list, MLI_CELL_##kind},
+    MLI_LIST_COLUMNS(MLI_X)
+#undef MLI_X
+};
+#define MLI_LIST_COLUMN_COUNT (sizeof mli_list_columns / sizeof *mli_list_columns)
+static const char mli_list_texts[] = "" /* the key and the heading of each column */
+#define MLI_X(list, member, key, heading, kind) key "\0" heading "\0"
+    MLI_LIST_COLUMNS(MLI_X)
+#undef MLI_X
+    ;
+
+typedef struct mli_column {
+    size_t next; /* the index of the column after this one */
+    const char *key, *heading;
+    int kind;
+    uint64_t value; /* the number of the line in this column */
+} mli_column;
+/* Goes to the next column of a list. Reads its number from the line, unless that is NULL. Returns 0
+   after the last one. */
+static int mli_column_next(mli_column *c, mli_list list, const void *line) {
+    while (c->next < MLI_LIST_COLUMN_COUNT) {
+        const size_t i = c->next++;
+        c->key = i ? c->heading + strlen(c->heading) + 1 : mli_list_texts;
+        c->heading = c->key + strlen(c->key) + 1;
+        c->kind = mli_list_columns[i].kind;
+        if (mli_list_columns[i].list != list) continue;
+        if (line) memcpy(&c->value, (const char *)line + mli_list_columns[i].at, sizeof c->value);
+        return 1;
+    }
+    return 0;
+}
+/* Returns 1 if TEXT has the column. */
+static int mli_column_in_text(const mli_column *c, int errors) {
+    return *c->heading && (errors || c->kind != MLI_CELL_ERROR);
+}
+
+MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors) {
+    static const char blanks[] = "            "; /* as wide as a number */
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, NULL))
+        if (mli_column_in_text(&c, errors)) {
+            mli_put_str(o, blanks + strlen(c.heading));
+            mli_put_str(o, c.heading);
+        }
+}
+MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors) {
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, line)) {
+        if (!mli_column_in_text(&c, errors)) continue;
+        switch (c.kind) {
+        case MLI_CELL_COUNT: mli_putf(o, "%12ju", c.value); break;
+        case MLI_CELL_TIME: mli_putf(o, "%12jX", c.value); break;
+        case MLI_CELL_CHANGE: mli_putf(o, "%+12jd", (int64_t)c.value); break;
+        default: mli_putf(o, "%12jo", c.value);
+        }
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line) {
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, line)) {
+        if (!*c.key) continue;
+        if (c.kind == MLI_CELL_CHANGE)
+            mli_jsonf(o, ",%s:%jd", c.key, (int64_t)c.value);
+        else
+            mli_jsonf(o, ",%s:%ju", c.key, c.value);
+    }
+}
+
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
 /* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
@@ -29220,14 +29416,9 @@ static void mli_json_phys_all(mli_report *r) {
     mli_jsonf(r->o, ",\n'capacity':[");
     for (i = 0; i < r->phys_count; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_jsonf(r->o,
-                  ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
-                  "'context':%ju,'neighbours':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,"
-                  "'age_ns':%ju,'limit':%ju,'held':%ju,'devices':[",
-                  mli_device_code(line->of.device), line->total, line->used, line->free,
-                  line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
-                  line->process,
-                  line->others, line->age, line->limit, line->held);
+        mli_jsonf(r->o, ",\n{'device':'%i'", mli_device_code(line->of.device));
+        mli_list_json(r->o, MLI_LIST_CAPACITY, line);
+        mli_jsonf(r->o, ",'devices':[");
         for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes the capacity
                                                    counts */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
@@ -29243,9 +29434,9 @@ static void mli_json_accounts(mli_report *r) {
     mli_jsonf(r->o, ",\n'accounts':{'open':%ju,'largest':[", (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_jsonf(r->o,
-                  ",\n{'name':%s,'device':'%i','bytes':%ju,'peak':%ju,'limit':%ju,'refused':%ju}",
-                  s->name, mli_device_code(s->device), s->bytes, s->peak, s->limit, s->refused);
+        mli_jsonf(r->o, ",\n{'name':%s,'device':'%i'", s->name, mli_device_code(s->device));
+        mli_list_json(r->o, MLI_LIST_ACCOUNTS, s);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]}");
 }
@@ -29254,25 +29445,25 @@ static void mli_json_streams(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'streams':{'count':%ju,'more':%ju,'largest':[", (uint64_t)r->streams,
               (uint64_t)r->streams_lost);
-    for (i = 0; i < r->stream_lines; i++)
-        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i','bytes':%ju,'blocks':%ju}",
-                  r->stream[i].stream,
-                  mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device),
-                  r->stream[i].bytes, r->stream[i].blocks);
-    mli_jsonf(r->o, "],'rest':{'bytes':%ju,'blocks':%ju}}", r->stream_rest.bytes,
-              r->stream_rest.blocks);
+    for (i = 0; i < r->stream_lines; i++) {
+        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i'", r->stream[i].stream,
+                  mli_report_device(r, r->stream[i].dev));
+        mli_list_json(r->o, MLI_LIST_STREAMS, &r->stream[i]);
+        mli_put_str(r->o, "}");
+    }
+    mli_jsonf(r->o, "],'rest':{");
+    mli_list_json(r->o, MLI_LIST_STREAMS, &r->stream_rest);
+    mli_put_str(r->o, "}}");
 }
 
 static void mli_json_tags(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'tags':[");
     for (i = 1; i <= r->tags; i++) {
-        const memlord_tag_stat *s = &r->tag[i].stat;
-        mli_jsonf(r->o,
-                  ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'peak_error':%ju,"
-                  "'blocks':%ju,'expected':%ju,'variance':%jd}",
-                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak,
-                  r->tag[i].peak_error, s->blocks, s->expected, s->variance);
+        mli_jsonf(r->o, ",\n{'tag':%s,'device':'%i'", r->tag[i].stat.tag,
+                  mli_device_code(r->tag[i].of.device));
+        mli_list_json(r->o, MLI_LIST_TAGS, &r->tag[i]);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]");
 }
@@ -29348,14 +29539,11 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     mli_json_frames(w);
     mli_jsonf(r->o, ",'list':[");
     for (i = 0; i < r->stacks && !r->o->failed; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_json_stack(w, r->stack[i].node);
-        mli_jsonf(r->o,
-                  ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'at_peak_bytes':%ju,'samples':%ju,'error_bytes':%ju",
-                  mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, r->stack[i].held, s->samples, s->error_bytes);
-        if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
+        const mli_stack_line *line = &r->stack[i];
+        mli_json_stack(w, line->node);
+        mli_jsonf(r->o, ",'device':'%i'", mli_device_code(line->stat.device));
+        mli_list_json(r->o, MLI_LIST_STACKS, line);
+        if (!w->brief) mli_json_u64(r->o, "temporaries", line->stat.temporaries);
         mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o,
@@ -29387,11 +29575,10 @@ static void mli_json_sites(mli_report *r) {
         const uint64_t error = mli_site_stat_fill(r->lord, i, &s);
         if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
         s.site = mli_site_display_of(r->lord, s.site);
-        mli_jsonf(r->o,
-                  ",\n{'site':%p,'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,"
-                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju,'peak_error':%ju",
-                  (const void *)s.site, mli_device_code(s.device), s.alloc_bytes,
-                  s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes, error);
+        mli_jsonf(r->o, ",\n{'site':%p,'device':'%i'", (const void *)s.site,
+                  mli_device_code(s.device));
+        mli_list_json(r->o, MLI_LIST_SITES, &s);
+        mli_json_u64(r->o, "peak_error", error);
         if (memlord_site_place(r->lord, s.site, &place) == MEMLORD_OK)
             mli_jsonf(r->o, ",'module':%s,'offset':%ju,'build_id':%s", place.module, place.offset,
                       place.build_id);
@@ -29593,8 +29780,8 @@ static MLI_COLD void mli_json_series(mli_report *r) {
     for (n = 0; n < list->growing; n++) {
         const mli_series *s = &list->grows[n];
         mli_json_series_of(r, s);
-        mli_jsonf(r->o, ",'bytes_per_minute':%ju,'since_ns':%ju,'snapshots':%ju,'r2':%g}",
-                  s->rate, list->snapshot[s->since]->time, (uint64_t)s->points, s->fit);
+        mli_list_json(r->o, MLI_LIST_GROWTH, s);
+        mli_jsonf(r->o, ",'since_ns':%ju,'r2':%g}", list->snapshot[s->since]->time, s->fit);
     }
     mli_put_str(r->o, "]}");
 }
@@ -29635,11 +29822,17 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes the bytes and the number of leaked blocks. */
+static void mli_json_amount(mli_report *r, uint64_t bytes, uint64_t blocks) {
+    const mli_leak_sum sum = {bytes, blocks, 0};
+    mli_list_json(r->o, MLI_LIST_LEAKS, &sum);
+}
 static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     const uint64_t unknown = s->devices ? 0 : UINT64_MAX;
-    mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
-              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes,
-              s->devices | unknown, s->tags | unknown, s->scopes | unknown);
+    mli_jsonf(r->o, "{'site':%p", (const void *)mli_leak_site_of(&r->leak_sites, s));
+    mli_json_amount(r, s->bytes, s->blocks);
+    mli_jsonf(r->o, ",'devices':%ju,'tags':%ju,'scopes':%ju", s->devices | unknown,
+              s->tags | unknown, s->scopes | unknown);
     mli_jsonf(r->o, s->devices == 1 ? ",'device':'%i'" : ",'device':null",
               s->devices == 1 ? mli_report_device(r, s->dev) : 0);
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
@@ -29688,18 +29881,19 @@ static void mli_json_leaks(const mli_json_writer *w) {
     for (i = 0; i < r->leaks.count; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         const memlord_block_info of = mli_leak_info(r->lord, leak);
-        mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
-                  (const void *)of.site, of.tag, of.scope, mli_device_code(of.device),
-                  leak->blocks, leak->bytes);
+        mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i'", (const void *)of.site,
+                  of.tag, of.scope, mli_device_code(of.device));
+        mli_json_amount(r, leak->bytes, leak->blocks);
+        mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o, "],'by_stack':[");
     for (i = 0; i < r->stack_leaks; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
         const uint32_t dev = mli_stack_row_at(r->lord, leak->row)->dev;
         mli_json_stack(w, mli_stack_leak_node(r, i));
-        mli_jsonf(r->o, ",'device':'%i','count':%ju,'bytes':%ju,'samples':%ju}",
-                  mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
-                  leak->samples);
+        mli_jsonf(r->o, ",'device':'%i'", mli_report_device(r, dev));
+        mli_json_amount(r, leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_jsonf(r->o, ",'samples':%ju}", leak->samples);
     }
     mli_put_str(r->o, "]");
     mli_json_leak_sites(r);
@@ -29715,9 +29909,8 @@ static MLI_COLD void mli_json_mistakes(mli_report *r) {
         mli_jsonf(r->o, ",\n{'kind':%s,'device':'%i','storage':", mli_anomaly_name(a->kind),
                   mli_device_code(a->device));
         mli_jsonf(r->o, a->storage ? "'%jx'" : "null", a->storage);
-        mli_jsonf(r->o, ",'count':%ju,'bytes':%ju,'first_ns':%ju,'last_ns':%ju,'site':%p,'born':%p,"
-                        "'tag':%s}",
-                  a->count, a->bytes, a->first_ns, a->last_ns,
+        mli_list_json(r->o, MLI_LIST_MISTAKES, a);
+        mli_jsonf(r->o, ",'site':%p,'born':%p,'tag':%s}",
                   (const void *)(a->site.file[0] ? &a->site : NULL),
                   (const void *)(a->born.file[0] ? &a->born : NULL), a->tag);
     }
@@ -29727,13 +29920,13 @@ static MLI_COLD void mli_json_mistakes(mli_report *r) {
 static void mli_json_moves(mli_report *r) {
     const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
-    while ((route = mli_route_next(r->lord, route)) != NULL)
-        mli_jsonf(r->o,
-                  ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
-                  "'copied_bytes':%ju}",
-                  mli_report_device(r, route->from), mli_report_device(r, route->to),
-                  mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
-                  mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
+    while ((route = mli_route_next(r->lord, route)) != NULL) {
+        const mli_route_line line = mli_route_line_of(route);
+        mli_jsonf(r->o, ",{'from':'%i','to':'%i'", mli_report_device(r, route->from),
+                  mli_report_device(r, route->to));
+        mli_list_json(r->o, MLI_LIST_ROUTES, &line);
+        mli_put_str(r->o, "}");
+    }
     mli_put_str(r->o, "]");
 }
 
@@ -29874,10 +30067,11 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
                        2^53 */
-              ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
-              "'scope':%s,'site':%p,'name':%s,'dtype':%s",
-              mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
-              b->scope, (const void *)b->site, b->meta.name, b->meta.dtype);
+              ",\n{'device':'%i','storage':'%jx'",
+              mli_device_code(b->device), b->storage);
+    mli_list_json(r->o, MLI_LIST_BLOCKS, b);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s,'site':%p,'name':%s,'dtype':%s", b->tag, b->scope,
+              (const void *)b->site, b->meta.name, b->meta.dtype);
     mli_json_shape(r->o, &b->meta);
     mli_jsonf(r->o, ",'flags':%ju,'pending':%ju", (uint64_t)b->meta.flags,
               (uint64_t)(b->pending != 0));
@@ -31285,6 +31479,22 @@ static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t show
     mli_putf(r->o, ", %jo\n", bytes);
 }
 
+/* Begins a list: writes a blank line, the headings of the columns, and two blanks. */
+static void mli_text_head(mli_report *r, mli_list list) {
+    mli_put_str(r->o, "\n");
+    mli_list_headings(r->o, list, 0);
+    mli_put_str(r->o, "  ");
+}
+/* Writes the numbers of a line of a list. */
+static void mli_text_row(mli_report *r, mli_list list, const void *line) {
+    mli_list_text(r->o, list, line, 0);
+}
+/* Writes the numbers of a line of leaks. */
+static void mli_text_leak_row(mli_report *r, uint64_t bytes, uint64_t blocks) {
+    const mli_leak_sum sum = {bytes, blocks, 0};
+    mli_text_row(r, MLI_LIST_LEAKS, &sum);
+}
+
 /* Writes a line for each type of device that has several devices. */
 static void mli_text_types(mli_report *r) {
     uint32_t i;
@@ -31360,11 +31570,12 @@ static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
     uint64_t left = r->tag_bytes;
     if (!shown) return;
-    mli_put_str(r->o, "\n        live        peak    blocks    expected    variance  tag\n");
+    mli_text_head(r, MLI_LIST_TAGS);
+    mli_put_str(r->o, "tag\n");
     for (i = 0; i < shown; i++) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%12jo%12jo%10ju%12jo%+12jd  %s", s->allocated, s->peak, s->blocks,
-                 s->expected, s->variance, s->tag);
+        mli_text_row(r, MLI_LIST_TAGS, &r->top_tag[i]);
+        mli_putf(r->o, "  %s", s->tag);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(r->top_tag[i].of.device));
         mli_put_str(r->o, "\n");
         left -= s->allocated;
@@ -31399,17 +31610,16 @@ static void mli_text_sites(mli_report *r, size_t most) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
-    mli_putf(r->o,
-             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
-             "sites, %jo live\n",
-             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
+    mli_text_head(r, MLI_LIST_SITES);
+    mli_putf(r->o, "hotspots by %s: %ju of %ju sites, %jo live\n", r->by_peak ? "peak" : "live",
+             (uint64_t)shown, r->site_total, sum);
     for (i = 0; i < shown; i++) {
-        const memlord_site_stat *s = &r->site[i];
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
-                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
-                 s->alloc_bytes, (const void *)s->site);
-        if (s->site != &mli_arena_site) mli_text_callers(r, s);
-        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
+        memlord_site_stat s = r->site[i];
+        if (s.site == &mli_arena_site) s.peak_bytes = UINT64_MAX; /* it is not known */
+        mli_text_row(r, MLI_LIST_SITES, &s);
+        mli_putf(r->o, "  %p", (const void *)s.site);
+        if (s.site != &mli_arena_site) mli_text_callers(r, &s);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s.device));
         mli_put_str(r->o, "\n");
     }
 }
@@ -31462,19 +31672,17 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
              (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     if (samples) mli_put_str(r->o, "; error: the standard error of live, -: no sample lives");
-    mli_putf(r->o, "\n        live%s        peak     at peak      allocs   allocated\n",
-             samples ? "       error" : "");
+    mli_put_str(r->o, "\n");
+    mli_list_headings(r->o, MLI_LIST_STACKS, samples);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_putf(r->o, "%12jo", s->live_bytes);
-        if (samples && s->live_bytes)
-            mli_putf(r->o, "%12jo", s->error_bytes);
-        else if (samples)
-            mli_put_str(r->o, "           -"); /* the error is not known, because some live blocks
-                                                  may not have been picked */
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->peak_bytes, r->stack[i].held, s->allocs,
-                 s->alloc_bytes);
-        mli_text_stack(r, r->stack[i].node);
+        mli_stack_line line = r->stack[i];
+        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* it is not known, because
+                                                                          some live blocks may not
+                                                                          have been picked */
+        mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
+        mli_put_str(r->o, "  ");
+        mli_text_stack(r, line.node);
     }
     for (; i < r->stacks; i++)
         left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
@@ -31488,13 +31696,13 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity           total        free        self     process"
-                      "      others       limit        held\n");
+    mli_put_str(r->o, "\ncapacity    ");
+    mli_list_headings(r->o, MLI_LIST_CAPACITY, 0);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-12i%12jo%12jo%12jo%12jo%12jo%12jo%12jo\n",
-                 mli_device_code(line->of.device), line->total, line->free, line->self, line->rest,
-                 line->others, line->limit, line->held);
+        mli_putf(r->o, "%-12i", mli_device_code(r->phys[i].of.device));
+        mli_text_row(r, MLI_LIST_CAPACITY, &r->phys[i]);
+        mli_put_str(r->o, "\n");
     }
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
@@ -31582,26 +31790,29 @@ static void mli_text_ages(mli_report *r, uint32_t i) {
 static void mli_text_accounts(mli_report *r) {
     size_t i;
     if (!r->accounts) return;
-    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
-             (uint64_t)r->account_lines, (uint64_t)r->accounts);
+    mli_text_head(r, MLI_LIST_ACCOUNTS);
+    mli_putf(r->o, "accounts: %ju of %ju\n", (uint64_t)r->account_lines, (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
-                 s->refused, s->name, mli_device_code(s->device));
+        mli_text_row(r, MLI_LIST_ACCOUNTS, s);
+        mli_putf(r->o, "  %s on %i\n", s->name, mli_device_code(s->device));
     }
 }
 
 static void mli_text_streams(mli_report *r) {
     size_t i;
     if (!r->streams) return;
-    mli_putf(r->o, "\n       bytes      blocks  streams: %ju of %ju%s\n", (uint64_t)r->stream_lines,
-             (uint64_t)r->streams, r->streams_lost ? " or more" : "");
-    for (i = 0; i < r->stream_lines; i++)
-        mli_putf(r->o, "%12jo%12ju  %jx on %i\n", r->stream[i].bytes, r->stream[i].blocks,
-                 r->stream[i].stream,
-                 mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device));
-    if (r->stream_rest.blocks)
-        mli_putf(r->o, "%12jo%12ju  on others\n", r->stream_rest.bytes, r->stream_rest.blocks);
+    mli_text_head(r, MLI_LIST_STREAMS);
+    mli_putf(r->o, "streams: %ju of %ju%s\n", (uint64_t)r->stream_lines, (uint64_t)r->streams,
+             r->streams_lost ? " or more" : "");
+    for (i = 0; i < r->stream_lines; i++) {
+        mli_text_row(r, MLI_LIST_STREAMS, &r->stream[i]);
+        mli_putf(r->o, "  %jx on %i\n", r->stream[i].stream,
+                 mli_report_device(r, r->stream[i].dev));
+    }
+    if (!r->stream_rest.blocks) return;
+    mli_text_row(r, MLI_LIST_STREAMS, &r->stream_rest);
+    mli_put_str(r->o, "  on others\n");
 }
 
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
@@ -31618,7 +31829,7 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
                                  &count, &bytes);
     for (i = 0; i < n; i++) {
         const memlord_part_info *part = &r->part[i];
-        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
+        mli_putf(r->o, "%26jo at %ju", part->bytes, part->offset);
         if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
         mli_text_meta(r->o, &part->meta);
         mli_put_str(r->o, "\n");
@@ -31630,8 +31841,8 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
 }
 
 static void mli_text_block(mli_report *r, const memlord_block_info *b) {
-    mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-             b->storage);
+    mli_text_row(r, MLI_LIST_BLOCKS, b);
+    mli_putf(r->o, "  %i %jx", mli_device_code(b->device), b->storage);
     if (b->tag) mli_putf(r->o, " [%s]", b->tag);
     mli_text_meta(r->o, &b->meta);
     if (b->scope) mli_putf(r->o, " in %s", b->scope);
@@ -31644,8 +31855,8 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->block[i].bytes;
-    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
-             (uint64_t)shown, r->total.live_blocks, sum);
+    mli_text_head(r, MLI_LIST_BLOCKS);
+    mli_putf(r->o, "largest blocks: %ju of %ju, %jo\n", (uint64_t)shown, r->total.live_blocks, sum);
     for (i = 0; i < shown; i++) {
         mli_text_block(r, &r->block[i]);
         if (parts) mli_text_parts(r, &r->block[i]);
@@ -31697,13 +31908,14 @@ static MLI_COLD void mli_text_growth(mli_report *r) {
     size_t i;
     if (!r->series.growing) return;
     mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at "
-                      "least 8 snapshots and 1 s with R2 >= 0.8\n"
-                      "    a minute   snapshots       since       R2\n");
+                      "least 8 snapshots and 1 s with R2 >= 0.8\n");
+    mli_list_headings(r->o, MLI_LIST_GROWTH, 0);
+    mli_put_str(r->o, "       since       R2\n");
     for (i = 0; i < r->series.growing; i++) {
         const mli_series *s = &r->series.grows[i];
         const char *tag = mli_series_tag(r->lord, s);
-        mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
-                 r->series.snapshot[s->since]->time);
+        mli_text_row(r, MLI_LIST_GROWTH, s);
+        mli_putf(r->o, "%12jX    ", r->series.snapshot[s->since]->time);
         mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
         if (s->book == MLI_BOOK_TAG) mli_putf(r->o, "  tag %s", tag ? tag : "(untagged)");
         if (s->book == MLI_BOOK_SITE)
@@ -31734,7 +31946,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
-    mli_putf(r->o, "%12jo%11ju ", s->bytes, s->blocks);
+    mli_text_leak_row(r, s->bytes, s->blocks);
+    mli_put_str(r->o, " ");
     mli_put_leak_site(r, r->o, s);
     mli_put_str(r->o, "\n");
     if (s->devices < 2 && s->tags + (uint32_t)s->untagged < 2 &&
@@ -31743,7 +31956,8 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     for (i = 0; i < r->leaks.count && groups < MLI_TEXT_LEAK_GROUPS; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         if (r->leak_sites.of[i] != number) continue;
-        mli_putf(r->o, "%12jo%11ju      ", leak->bytes, leak->blocks);
+        mli_text_leak_row(r, leak->bytes, leak->blocks);
+        mli_put_str(r->o, "      ");
         mli_put_leak(r->o, r->lord, leak, 0);
         mli_put_str(r->o, "\n");
         groups++;
@@ -31770,20 +31984,22 @@ static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
     if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
-    mli_putf(r->o, r->mark ? "\n       bytes     blocks  leaks since mark %ju: "
-                           : "\n       bytes     blocks  still live, and no mark was set: ",
+    mli_text_head(r, MLI_LIST_LEAKS);
+    mli_putf(r->o, r->mark ? "leaks since mark %ju: " : "still live, and no mark was set: ",
              r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->leak_sites.lines && i < MLI_TEXT_LEAKS; i++) mli_text_leak_site(r, i + 1);
     mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
-    mli_putf(r->o, "\n       bytes     blocks  %s by stack", r->mark ? "leaks" : "still live,");
+    mli_text_head(r, MLI_LIST_LEAKS);
+    mli_put_str(r->o, r->mark ? "leaks by stack" : "still live, by stack");
     mli_text_estimates(r);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_text_leak_row(r, leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_put_str(r->o, "  ");
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
         left -= leak->bytes;
     }
@@ -31795,11 +32011,13 @@ static void mli_text_routes(mli_report *r) {
     const mli_route *route = NULL;
     int lines = 0;
     while ((route = mli_route_next(r->lord, route)) != NULL) {
-        if (!lines++)
-            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
-        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
-                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
-                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
+        const mli_route_line line = mli_route_line_of(route);
+        if (!lines++) {
+            mli_text_head(r, MLI_LIST_ROUTES);
+            mli_put_str(r->o, "from, to\n");
+        }
+        mli_text_row(r, MLI_LIST_ROUTES, &line);
+        mli_putf(r->o, "  %i, %i\n", mli_report_device(r, route->from),
                  mli_report_device(r, route->to));
     }
 }
@@ -31863,12 +32081,12 @@ static MLI_COLD void mli_text_modules(const mli_report *r) {
 static MLI_COLD void mli_text_mistakes(mli_report *r) {
     size_t i;
     if (!r->mistakes) return;
-    mli_put_str(r->o, "\n       count       bytes       first        last  mistakes, the heaviest "
-                      "first\n");
+    mli_text_head(r, MLI_LIST_MISTAKES);
+    mli_put_str(r->o, "mistakes, the heaviest first\n");
     for (i = 0; i < r->mistakes; i++) {
         const memlord_anomaly *a = &r->mistake[i].is;
-        mli_putf(r->o, "%12ju%12jo%12jX%12jX  %s, %i", a->count, a->bytes, a->first_ns, a->last_ns,
-                 mli_anomaly_name(a->kind), mli_device_code(a->device));
+        mli_text_row(r, MLI_LIST_MISTAKES, a);
+        mli_putf(r->o, "  %s, %i", mli_anomaly_name(a->kind), mli_device_code(a->device));
         if (a->storage) mli_putf(r->o, " %jx", a->storage);
         if (a->site.file[0]) mli_putf(r->o, ", at %p", (const void *)&a->site);
         if (a->born.file[0]) mli_putf(r->o, ", born at %p", (const void *)&a->born);
