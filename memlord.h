@@ -17609,20 +17609,22 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
-/* Defers frees: asks the fences of a freed block, and ends the block after the last of them is
-   done. To ask a fence is to call its `done`. Owns no state. May use books/. Invariants: a pending
-   block stays in the map until its last fence is done; only the thread that asks a fence calls its
+/* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
+   A fence has two functions of the host. `done` tells whether a device has finished with the block;
+   to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
+   the same queue are done in order. Owns no state. May use books/. Invariants: a pending block
+   stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
 /* A block is pending while its side record (what an entry has no room for) has a serial. When the
    last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
    slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
-   may end further blocks. Two rules bound this circle. When a fence ends a block, mli_call_end gets
-   0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
+   may end further blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end
+   gets 0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
    fence (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. It does the work that the ledger's mask `alert` asks for on
-   that device. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call has
+/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
+   that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
    recorded its events. A thread without the system's barrier always takes the slow function, which
    has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
@@ -17638,31 +17640,31 @@ enum { /* why a fence is attached to a block */
     MLI_ATTACH_MOVE  /* for a move, whose source is the block */
 };
 
-/* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
-   not MLI_ATTACH_USE, it also makes the block pending. Then *gone gets the entry of the block, and
-   *chain the fences that the caller asks next. If f is NULL, the block waits only for the fences
-   that it has already. After an error f still belongs to the caller. */
+/* Attaches fence f to a live block, in the place of the block's earlier fence with the same queue,
+   if there is one. If `why` is not MLI_ATTACH_USE, also makes the block pending. Then *gone gets
+   the entry of the block, and *chain the fences that the caller asks next. If f is NULL, the block
+   waits only for the fences that it has already. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks the fences of a block that was just freed, in the order in which they were attached. Nobody
-   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence counts
-   as not done, and a later poll asks it. */
+/* Asks the fences of a block that was just freed, in the order in which they were attached. No
+   thread has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence
+   counts as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
-/* Retires the pending blocks of a selector whose fences are done, and returns how many bytes that
-   credited. It asks the first fence of every queue, and goes on in a queue as long as its fences
-   are done. It does nothing in a call of the ledger's own allocator. */
+/* Ends the pending blocks whose fences are done, on the devices that `sel` selects, and returns the
+   bytes of these blocks. Asks the first fence of every queue, and goes on in a queue as long as its
+   fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
 /* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
-   device type. With `asks` 1 it first asks fences of one queue of that type. */
+   device type. If `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, only
-   its own fences count. The function first inserts the destination, as a copy of the source without
-   its fences and parts. Then it makes the source pending. */
+/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, the
+   source waits only for its own fences. The destination is inserted first: a copy of the source,
+   but without the fences and the parts of the source. Then the source becomes pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -17707,8 +17709,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. If the block has no other
-   fence, it ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
+/* Takes a fence off its pending block, if the fence still has a block. If this was the last fence
+   of the block, ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
    fence has no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
@@ -17743,8 +17745,8 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
 /* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
-   (answer < 0). If it was the last fence of its block, also ends the block. Returns the bytes of
-   the block that it ended, or 0. */
+   (answer < 0). If this was the last fence of its block, also ends the block. Returns the bytes of
+   the block that ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -17811,7 +17813,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the one that asks a fence. */
+/* Makes this thread the asker of a fence, and returns the fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
@@ -17820,8 +17822,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 }
 
 /* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue a
-   fence that nobody has asked yet comes first, because a fence may record its event when it is
-   first asked. Then comes the first fence of the queue, unless this poll, `round`, has asked it. */
+   fence that nobody has asked yet comes first, because its `done` may record an event of the device
+   when it is first called. Then comes the first fence of the queue, unless this poll, `round`, has
+   asked it. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -17857,9 +17860,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time, or NULL if no queue is due.
-   Sets p->due and p->late to the number of the call and to the time from which a queue may be due
-   next. */
+/* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
+   due. Sets p->due and p->late to the number of the call and to the time from which a queue may be
+   due next. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -17880,10 +17883,10 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
-/* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
+/* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
    Most calls only count themselves. A call looks for a queue when the count has reached p->due.
    Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the lock, it does nothing, so that no call waits for a call that asks. */
+   the fences lock, does nothing, so that no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -17918,8 +17921,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
 }
 
 /* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over. The caller does this first, so that all memory is taken before anything
-   changes. */
+   destination takes over from the source. The caller does this first, so that all memory is taken
+   before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -17990,7 +17993,10 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 /* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
    state. May use the books and calls/deferred. Invariants: a call checks everything before it
    changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
-   none of its own. base/ledger defines the words dev, row, cell and orphan record. */
+   none of its own. A dev is the number of a device. A row has the counters of a device, a site or a
+   tag; a cell has one thread's part of a row. A thread record is what the ledger keeps for a
+   thread; the orphan record serves threads that have none. A ticket is a reservation of the
+   host. */
 
 /* A call on the general path. */
 typedef struct mli_call {
@@ -17999,10 +18005,10 @@ typedef struct mli_call {
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
-/* Begins a call at `site` that records a block. It checks the arguments, makes the device known,
-   and gets the thread record. If call->t is NULL, the caller returns the result. If the ledger's
-   own allocator makes the call, call->t is NULL and the result is OK, so that the call records
-   nothing. */
+/* Begins a call at `site` that records a block. Checks the arguments, adds the device to the ledger
+   if it is new, and gets the thread record. If call->t is NULL, the caller returns the result. If
+   the ledger's own allocator makes the call, call->t is NULL and the result is OK, so that the call
+   records nothing. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -18017,13 +18023,13 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Marks the bytes of a call as in flight before the call records them, if the call names a ticket
-   or its thread has tickets. */
+/* If the call names a ticket, or its thread has tickets, marks the bytes of the call as in flight.
+   They may come off a ticket when the call has recorded them. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did` is 1 if the block was recorded. It puts the thread record back
+/* Ends a call and returns r. `did` is 1 if the block was recorded. Gives the thread record back
    first, because the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
@@ -18037,9 +18043,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. It keeps a copy of the tag's name; if there is no
-   memory for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on
-   that device, and sets the one that is not open to 0 in `out`. */
+/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; if there is no memory
+   for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on that
+   device; *out then has 0 in its place. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -18047,8 +18053,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                                           const memlord_site *site);
 
 /* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
-   is no memory for the block, it counts as dropped. Requires: mli_opts_settle has written `opts`,
-   or `opts` has neither tag nor ticket nor account. */
+   is no memory for the block, the alloc counts as dropped. Requires: mli_opts_settle has written
+   `opts`, or `opts` has neither tag nor ticket nor account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
@@ -18064,12 +18070,13 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* Records an alloc, for memlord_alloc on the general path. It counts and logs a refusal. */
+/* Records an alloc, for memlord_alloc on the general path. If the alloc is refused, counts and logs
+   this. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
-/* Ends a block, for memlord_free and memlord_release on the general path. It counts and logs a
-   refusal. */
+/* Ends a block, for memlord_free and memlord_release on the general path. If the call is refused,
+   counts and logs this. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
@@ -18077,9 +18084,9 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 /* ------------------------------------------------------------------------ src/calls/record.c -- */
 
 /* One alloc and one free on the general path.
-     1. Check the arguments. An alloc makes its device known.
+     1. Check the arguments. An alloc adds its device to the ledger if the device is new.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        from within the ledger's own allocator gets none, so it returns and records nothing.
+        that the ledger's own allocator makes gets no record, so it returns and records nothing.
      3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
         up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
@@ -18110,8 +18117,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 }
 
 /* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
-   ticket has closed, all bytes of the block count as new. If the account has closed, the bytes are
-   charged to no account. */
+   ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
+   are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how) {
@@ -18183,7 +18190,8 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
     return mli_alloc_general(lord, device, storage, bytes, &opts, how);
 }
 
-/* Records an alloc that has a site and no other options. It counts and logs a refusal. */
+/* Records an alloc that has a site and no other options. If the alloc is refused, counts and logs
+   this. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -18208,17 +18216,20 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* ------------------------------------------------------------------------ src/calls/arenas.h -- */
 
-/* Has memlord_arena_add and memlord_arena_sub, which count bytes without identity. Owns the
-   balances of arenas, which lie with the rows of tags and the records of devices (books/counters).
-   May use the books, calls/record and calls/deferred. Invariants: while no call is in flight, the
-   balance of a device is at least the sum of the balances of its tags (arena_tagged). A call
-   changes a balance and the counts in one stay inside a shard, so that no fork and no report sees
-   one without the other. Lock: the row lock of the device guards the balances of its tags. */
+/* Has memlord_arena_add and memlord_arena_sub, which count arena bytes: bytes that belong to no
+   recorded block. Owns the balances. The balance of a device or a tag is the arena bytes that were
+   added there and not taken off yet. The balances lie in the records of devices and the rows of
+   tags (books/counters). A row has the counters of a device, a site or a tag. May use the books,
+   calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
+   is at least the sum of the balances of its tags (arena_tagged). A call stays inside one shard, a
+   part of the map, while it changes a balance and the counts. So neither a fork nor a reset nor
+   memlord_verify finds one change without the other. Lock: the row lock of the device guards the
+   balances of its tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of arena balances. At first it has the bytes that a call asks for. mli_arena_balance
-   replaces them with the bytes that it has really added and taken off. */
+/* A change of arena balances. At first `in` and `out` are what a call asks for. mli_arena_balance
+   replaces them with the bytes that it really added and took off. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
                                tag */
@@ -18228,7 +18239,7 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns the bytes that it took off the tag. */
+/* Changes the balance of a tag. Returns how many bytes it took off the tag. */
 static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
     mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
@@ -18241,10 +18252,10 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
     mli_lock_drop(&row->lock);
     return out;
 }
-/* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
-   balance. Two calls may together leave the tags with more bytes than the device. At least one of
-   the calls notices it: each changes `arena` or `arena_tagged` before it reads both, and all these
-   accesses are seq_cst. */
+/* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
+   comes off the bytes of the device that have no tag. Two calls may together leave the tags with
+   more bytes than the device. At least one of the two calls notices this excess, because each
+   changes `arena` or `arena_tagged` before it reads both, and all these accesses are seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -18259,9 +18270,9 @@ static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
-/* Corrects the tags of a device if together they have more bytes than the device. It takes the
-   excess off the tag with the largest balance, at most that balance. Returns how many bytes it took
-   off, or 0 if there is no excess. *number is the row of the tag. */
+/* Corrects the tags of a device if together they have more bytes than the device. Takes the excess
+   off the tag with the largest balance, but no more than that balance. Returns how many bytes it
+   took off, or 0 if there is no excess. *number gets the row of the tag. */
 static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
     MLI_REQUIRE(mli_is_inside());
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
@@ -18308,9 +18319,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances and counts the change on the device and on the tag. The change is no alloc
-   and no free. The site counts added bytes as both in and out. An arena byte does not remember its
-   site, so no later call can take it off there. */
+/* Changes the balances, and counts the change on the device, on the tag and at the site. The change
+   counts as no alloc and no free. The site counts added bytes both as allocated and as freed,
+   because no later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -18344,9 +18355,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
 }
 
-/* Adds bytes without identity to a device, or takes them off. It takes off at most what the device
-   has; an excess counts as an underflow. The device and the bytes are checked as for an alloc, with
-   1 as a valid storage. */
+/* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
+   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as
+   for an alloc. An arena has no storage, so the check gets 1, which is a valid storage. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
@@ -18397,23 +18408,29 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
-/* Has the public calls that record, except those of calls/fast. Has what only these calls need:
-   realloc tokens, n blocks in one call, moves, copies, deferred frees. Owns no state. May use the
-   books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
+/* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast.
+   Has what only these functions need: realloc tokens, n blocks in one call, deferred frees. A block
+   is an entry of the map; its device type and its storage, the key, find it. A token holds the
+   entry of a block from the begin of a realloc or a free to its end; the block is off the map
+   meanwhile. A fence is a function of the host that tells when a device has finished with a block.
+   A freed block with fences is pending: it ends when its fences are done. Owns no state. May use
+   the books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
    anything. Locks: none is held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* values of memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros: ending it is an error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
-    MLI_TOKEN_FREED,  /* free_begin freed the block, because memlord_block_use gave it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
+    MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
+                         given it fences */
+    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
 };
 
-/* Stores the sampled stack of a detached block in the token. */
+/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
+   still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -18428,10 +18445,11 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free. It detaches the block and keeps its entry in the token. word[0] and
-   word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
-   word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
-   the end of the realloc writes a line with both storages, and records the event with its site. */
+/* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
+   word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
+   word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
+   logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
+   with both storages. The event of the free then has no site of its own. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -18466,8 +18484,9 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Samples the stack of the new storage. If `storage` is 0, the block keeps the stack of the old
-   storage. Returns the row of the stack, or 0 if the block has none. */
+/* Samples the stack of a realloc. If `storage` is 0, the realloc has failed, and the block keeps
+   the stack that it had. Returns the row (the totals) of the stack, or 0 if the block has no
+   stack. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -18553,8 +18572,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that would be one too many is at
-                                            fault */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that is not known is at fault: there is
+                                            no room for it */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -18562,17 +18581,18 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* What a call with n blocks takes for each block before it records any block, so that it cannot run
-   out of memory halfway. MLI_DID_OPEN: it has put a placeholder of 0 bytes under the block's key.
-   MLI_DID_VIEW: it has added the reference that a track takes of a live key. Otherwise it has taken
-   nothing, because the block replaces another block under the same key. */
+/* What a call with n blocks prepares for each block before it records any block, so that it cannot
+   run out of memory halfway. If `did` is MLI_DID_OPEN, the call has put a placeholder of 0 bytes
+   under the block's key. If it is MLI_DID_VIEW, the key was live, and memlord_track_n has added a
+   reference to its block. Otherwise the call has prepared nothing, because the new block will
+   replace a block with the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
 } mli_hold;
 
 /* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
-   the number of blocks that hold memory. */
+   the number of blocks for which this was done. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -18598,9 +18618,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
-   If such a reference has become the last one of its block, the block ends here, and its end asks
-   fences of the host. */
+/* Takes back the references and the placeholders of a call with n blocks that has failed, the last
+   first. If such a reference has become the last one of its block, the block ends here. The end of
+   a block may call fences, which are functions of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -18639,9 +18659,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory. That is the
-   case if the new block is charged to an account, or if another thread has ended the old block
-   since mli_hold_n. If there is no memory then, the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory. It needs
+   memory if it is charged to an account, or if another thread has ended the old block since
+   mli_hold_n. If there is no memory then, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -18671,9 +18691,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. Each dropped alloc makes the ledger expect one unknown free of
-   its key. But if the map has a live block under the key, the next free will find that block, so
-   the expectation is taken back. */
+/* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
+   expects one free that finds no block. But if the map has a live block under the same key, the
+   next free finds that block, so the function cancels the expected free. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -18688,7 +18708,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records all of n blocks or none. It takes all the memory first, and then records one block after
+/* Records all of n blocks or none. Takes all the memory first, and then records one block after
    another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
@@ -18721,9 +18741,10 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If it
-   did, or if the move has a fence, the source stays pending until all these fences are done, and
-   *chain gets the fences that the caller has to ask. A block that moves onto itself is replaced. */
+/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If there
+   are such fences, or if the move has a fence, the source stays pending until all these fences are
+   done, and *chain gets the fences that the caller has to ask. A block that moves to its own
+   storage on a device of the same type is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -18797,9 +18818,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, it ends no block. After any other error it
-   goes on with the next block, and returns the last error. With MEMLORD_DEBUG it logs one line for
-   all blocks. */
+/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
+   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
+   blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -18894,7 +18915,8 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc with its token. */
+/* Ends a realloc with its token. If `new_storage` is 0, the realloc has failed, and the old block
+   comes back. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
                                              uint64_t new_storage, uint64_t bytes,
                                              const memlord_site *site) {
@@ -18913,8 +18935,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc that has already happened. It first takes the memory for the new entry, because
-   without that memory the old entry would be lost. */
+/* Records a realloc that has already happened. First takes the memory for the new entry, because
+   the old block would be lost if there were no memory later. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -18998,9 +19020,9 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
-   unchanged. If memlord_free_begin has freed the block already, because it had fences of
-   memlord_block_use, the function records a new block in its place. */
+/* Ends a free with its token: takes the bytes of the block off the counts. If `failed` is 1, puts
+   the block back on the map, unchanged. If memlord_free_begin has freed the block at once, because
+   memlord_block_use had given it fences, a failed free records a new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -19047,9 +19069,10 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Moves a block to another device or storage. If the source is not live, the destination's device
-   does not become known. The fence is discarded if no block waits for it. That is so if there is no
-   source, or if the block moves onto itself and is replaced. */
+/* Moves a block to another device or storage. If the source is not live, does not add the
+   destination's device to the ledger. Discards the fence if the move succeeds, but no block waits
+   for the fence. This happens if the alloc of the source was dropped, or if the block moves to its
+   own storage and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -19077,7 +19100,7 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route between its two devices, and on the device it goes to. */
+/* Counts a copy on the route from one device to the other, and on the device that it goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19161,45 +19184,53 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------------- src/calls/fast.h -- */
 
-/* Has memlord_alloc, memlord_free and memlord_release. Owns no state. May use the books,
+/* Has memlord_alloc, memlord_free and memlord_release. They serve most calls here, and send the
+   others to the general path, which is calls/record. A dev is the number of a device. A row has the
+   counters of a device, a site or a tag. A cell has one thread's part of a row; to publish a cell
+   is to add this part to the row. The map has a part, the shard, for each range of addresses. An
+   entry is a block in the map, and lies in its home bucket or in a bucket after it. A side record
+   has the facts of a block for which its entry has no room. Owns no state. May use the books,
    calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call counts before it leaves the shard of the map; only a free counts at its own site after
-   that. Locks: no lock is held when a call returns. */
+   A call enters the shard of its block, and counts the block before it leaves the shard; only a
+   free counts at its own site after that. Locks: no lock is held when a call returns. */
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the usual
-   case: sites are off, the thread is in no tag and no scope, and the block is in a shard of its
-   own. Such a call takes no lock and no locked instruction.
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free have all the code of
+   the usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard
+   of its own. Such a call takes no lock and no locked instruction.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path. So a thread's first call on a ledger goes there, and so does a call after
-        one on another ledger. The record, an mli_thread, has a mask `special`: what the thread's
-        calls have to do besides. In the usual case it is 0.
+        the general path. So a thread's first call on a ledger goes there, and so does a call that
+        follows a call on another ledger. The record, an mli_thread, has a mask `special`: what the
+        thread's calls have to do besides. In the usual case it is 0.
      2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
         inside. So either this call sees the other state, or the other thread sees t->inside. A
-        reader, and a table that grows, give the shard back to its owner. The first call of another
-        thread makes the shard shared for good: then every call locks the buckets that it uses.
+        thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
+        first call of another thread makes the shard shared for good: then every call locks the
+        buckets that it uses.
      3. Look at the home bucket, which the hash of the address chooses. The bucket's header has a
         print of each entry, a byte of the hash, and a call compares all prints at once. An alloc
         finds a vacant slot, a free finds the entry. mli_home_room and mli_home_find prepare the
         header that the call is to store, with the print of the slot set or cleared.
-     4. Find the device's number, its dev, and the thread's mli_cell for it. Only this thread counts
-        in the cell. A free compares the dev with the one in the entry.
+     4. Find the device's number, its dev, and the thread's mli_cell for it: the thread's part of
+        the device's counters. Only this thread counts in the cell. A free compares the dev with the
+        one in the entry.
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. Only the peak and the bands need more: mli_cell_publish_due has to see the cell if
-        an alloc raised its level above the cell's limit, or if a free took it below the published
-        part. The result of a count is then negative. The result for a free is also negative if a
-        band check is due.
+        at once. Only the peak and the bands need more work, and then the result of the count is
+        negative. The level of a cell is the bytes that the thread allocated, less those that it
+        freed. If an alloc raises the level above the cell's limit, or a free takes it below the
+        published part, mli_cell_publish_due has to publish the cell. After a free, a check of the
+        device's bands may be due.
      7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
-        mli_free_finish does this, after it has published the cells that are due. It also runs if
-        `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work for the
-        end of a call, such as events, fences, bands, waiters, or a report.
+        mli_free_finish does this, after it has published the cells that are due. This function also
+        runs if `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work
+        for the end of a call, such as events, fences, bands, waiters, or a report.
 
    The stores of the usual case, in their order:
      alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
@@ -19210,38 +19241,41 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
    A call that the usual case does not serve goes to another function before it has changed
    anything:
      mli_alloc_other   if the arguments do not fit: another ledger than the thread's last one, a
-                       handle, a large block, a key that is refused. It sends handles to
-                       mli_alloc_full, and other calls to mli_alloc_slow
+                       handle (a key too small for an address), a large block, a key that is
+                       refused. It sends handles to mli_alloc_full, and other calls to
+                       mli_alloc_slow
      mli_alloc_full    if `special` is not 0 or the shard is not the thread's own. It serves the
                        bits of MLI_SPECIAL_SERVED (tags, sites, scopes, stacks), also in shared
                        shards
      mli_alloc_window  if the home bucket is not enough. It probes the buckets after the home. The
                        thread stays inside
      mli_alloc_slow    in all other cases, such as a missing cell. It runs the general path, in
-                       calls/record: every block, every shard, every thread. It makes what was not
-                       there: the record, the device, rows, cells
+                       calls/record: every block, every shard, every thread. It makes what is
+                       missing: the thread's record, the device, rows, cells
    A free has mli_free_other, mli_free_full, mli_free_window and mli_free_slow. mli_free_other also
    takes all releases, and mli_free_full all blocks with a row. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* Returns 1 if the key is an address. It returns 0 for a handle, and for a key that is refused,
-   such as 0. It returns 0 for the topmost keys too, because the addition wraps around. */
+/* Returns 1 if the key is an address. Returns 0 for a handle (a key too small for an address), and
+   for a key that is refused, such as 0. Returns 0 for the topmost keys too, because the addition
+   wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 
-/* Returns 1 if `alert` has something for the end of a call on this device. */
+/* Returns 1 if the ledger's mask `alert` has work for the end of a call on this device. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may take a
-   stack. Optimized code makes no note, because the note would cost saved registers on the way to
-   sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no frame. At
-   -O1 the note is missing, so a stack that cannot be unwound has no frame. On s390x such a call is
-   never a jump, because the fifth argument lies in a register that the callee preserves. */
+/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
+   a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
+   calls with sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no
+   frame of memlord_alloc on the stack. At -O1 the address stays unknown, so a stack that cannot be
+   unwound has no frame at all. Code for s390x always makes the note, because such a call is never a
+   jump there: the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -19304,10 +19338,10 @@ static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t stor
 
 /* Finds the dev of an entry. Returns 0 if the block has more than one reference or a sampled stack,
    or if its device is not of the type of `device`. The block is most often on `device`, so the
-   function starts from the dev of `device`, and then compares it with the entry's. The processor
-   predicts the branch, so it can count before the entry has come from memory. With 100,000 blocks
-   this saves a fifth of a call's time. The return in the branch keeps compilers from a conditional
-   move, which would wait for the entry. */
+   function starts from the dev of `device`, and then compares that dev with the entry's. The
+   processor predicts the branch, so the call can go on before the entry has come from memory. With
+   100,000 blocks this saves a fifth of a call's time. The return in the branch keeps compilers from
+   a conditional move, which would wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -19321,7 +19355,7 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
 }
 
 /* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
-   returns 0, if the block has a row of a site or a tag, or a side record, or if there is no
+   returns 0, if the block has a row of a site or a tag, or a side record, or if the thread has no
    cell. */
 static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
                                         memlord_device device, const mli_entry *e, uint32_t *dev) {
@@ -19359,8 +19393,9 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-/* Releases a block. A release of the last reference is a free. Most releases are of a view, which
-   only the general path serves, so this function does not try what memlord_free does. */
+/* Releases a block. A release of the last reference is a free. Most releases take one of several
+   references off a block. Only the general path does that, so this function does not try what
+   memlord_free does. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
@@ -19379,8 +19414,8 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in `special` ask for them. Takes all from the thread and its cache. Returns 0
-   if one of them is missing there, or if the alloc is to be sampled. */
+   cells, as the bits in `special` ask for them. Looks only in the thread's record and its cache.
+   Returns 0 if one of these is missing there, or if the stack of this alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19437,7 +19472,7 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. It leaves the shard. */
+   table to grow, an event, an alert. Leaves the shard. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
@@ -19454,7 +19489,7 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. It leaves the shard. */
+   count at the site of the free, an event, an alert. Leaves the shard. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
@@ -19470,8 +19505,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 }
 
 /* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
-   of the counts returned a negative value, because the `or` keeps a sign. If `crowded` is 1, the
-   shard's table should grow. */
+   of the counts returned a negative value, because a bitwise or keeps the sign bit. If `crowded` is
+   1, the shard's table should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -19556,10 +19591,10 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* mli_alloc_other and mli_free_other take the calls that the usual case refuses by their arguments,
-   and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All other calls
-   take the general path: a call on another ledger than the thread's last one, a large block, a key
-   of 0. */
+/* mli_alloc_other and mli_free_other take the calls that the usual case refuses because of their
+   arguments, and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All
+   other calls take the general path: a call on another ledger than the thread's last one, a large
+   block, a key of 0. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
                                                                  memlord_device device,
                                                                  uint64_t storage, uint64_t bytes,
@@ -19578,8 +19613,8 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside, and
-   the home of a shared shard is locked. */
+   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
+   shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
