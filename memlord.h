@@ -6005,6 +6005,9 @@ struct memlord {
 #define MLI_X(module) struct mli_##module##_state *module;
     MLI_STATES(MLI_X)
 #undef MLI_X
+    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
+                              Only an interposer sets this, because it then still has to name
+                              places, which takes time */
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
@@ -6035,6 +6038,9 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
+/* Returns the ns from the making of the ledger until now or, if the program has ended, until
+   then. */
+MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
@@ -6196,6 +6202,10 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
     return lord->clock.fn ? lord->clock.fn(lord->clock.user) : mli_now();
+}
+MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord) {
+    const uint64_t ended = mli_u64_load(&lord->program_ended);
+    return (ended ? ended : mli_ledger_now(lord)) - lord->started;
 }
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
     if (take)
@@ -12188,7 +12198,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
                                           uint64_t storage, uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     struct mli_anomalies_state *s = lord->anomalies;
-    const uint64_t now = mli_ledger_now(lord) - lord->started;
+    const uint64_t now = mli_ledger_age(lord);
     const memlord_site *site = mli_self.site, *kept;
     mli_anomaly *a;
     int is_new;
@@ -24589,7 +24599,7 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
     mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
     mli_snapshot *s = NULL;
     if (list) {
-        const uint64_t time = mli_ledger_now(lord) - lord->started;
+        const uint64_t time = mli_ledger_age(lord);
         const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
         s = (mli_snapshot *)mli_own_alloc(lord, size);
         if (s) {
@@ -24833,7 +24843,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
     if (!h) return; /* the next check tries again */
-    h->time = mli_ledger_now(lord) - lord->started;
+    h->time = mli_ledger_age(lord);
     h->bytes = live;
     h->arena = mli_u64_load(&device->arena);
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
@@ -27239,7 +27249,7 @@ typedef struct mli_report {
                               no memory for a list */
     int exports;           /* 1: the ledger writes exports now, or has written one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
-    uint64_t uptime;       /* ns since the ledger was made */
+    uint64_t uptime;       /* mli_ledger_age at the capture */
     mli_identity who;      /* which process it is */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
@@ -27847,7 +27857,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     uint32_t i;
     mli_places_name(lord);
     r->lord = lord;
-    r->uptime = mli_ledger_now(lord) - lord->started;
+    r->uptime = mli_ledger_age(lord);
     mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;

@@ -118,7 +118,7 @@ typedef struct mli_report {
                               no memory for a list */
     int exports;           /* 1: the ledger writes exports now, or has written one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
-    uint64_t uptime;       /* ns since the ledger was made */
+    uint64_t uptime;       /* mli_ledger_age at the capture */
     mli_identity who;      /* which process it is */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */

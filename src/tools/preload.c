@@ -358,6 +358,7 @@ static void forked(void) {
     unwinders.closed = 0;
     reports = 1;
     __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
+    mli_u64_store(&lord->program_ended, 0);
     memlord_reset(lord);
     mli_snapshots_clear(lord);
     if (snapshots_ms) (void)memlord_snapshots_start(lord, snapshots_ms);
