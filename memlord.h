@@ -19621,24 +19621,28 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
-   from the first export until its last member has left. A member is a context that is in the
-   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
-   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
-   each record, also inside a shard; cold, to open and to close a record. */
+/* Owns the invocations of scopes that several contexts share. An invocation is one run of a scope,
+   from its begin to its end. A context has the open scopes of a thread or of a fibre; each of them
+   is a span. A shared invocation has a record, from the first export until its last member has
+   left. A member is a context that is in the invocation: the one that exported it, and those that
+   adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
+   allocated less those it freed. May use books/. Invariants: those of mli_joint. Locks: joint
+   (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
+   record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t start, stamps; /* when the invocation began; how long it lasted; both by the clock of
+                               mli_stamp_now */
     uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
                                blocks; both are signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
-    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
-                               none */
+    uint64_t shapes;        /* address of the ledger's copy of the text of memlord_scope_shapes_set;
+                               0: the host gave none */
 } mli_scope_run;
 
-/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+/* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
@@ -19648,23 +19652,23 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell (the published part of its level), which
-   publications change. Once it has left, it adds the level of its cell, which no longer changes.
-   `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the thread, or the
-   thread has ended. */
+   in the invocation, it adds the base of its cell: the part of the level that it has published.
+   Once it has left, its whole level at that moment stays added. `enter` is 1 if the thread enters,
+   and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
 /* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
    the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
    Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted, and its deltas on each device are added to `sums`, unless `sums` is NULL. */
+   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
+   NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span, whose context goes on there, as a member. Returns 1 if the span
-   is the first member of its invocation. */
+/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
+   is the first member that is counted for its invocation. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -19760,8 +19764,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
-                             count */
+    if (held && !enter) { /* this publishes the cell, so the highest levels that other cells had
+                             before no longer count */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }
@@ -21137,18 +21141,20 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds the bytes of a device, without an allocation. It serves memlord_explain,
-   memlord_summary, the log of a failed request, and the verdicts of reports. Owns no state. May use
-   the rows of books/ and services/stats. Locks: row, one at a time. */
+/* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
+   in the program), the blocks without a tag or site, or the arena: bytes that the host counts
+   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
+   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
+   the lock of one row (the counters of a device, tag or site) at a time. */
 
-/* The site that stands for a device's arena in lists of sites. The bytes of an arena belong to no
-   block, and so to no other site. */
+/* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
+   no block, and so to no other site. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* The kinds of holders of a device's bytes: a tag or a site; the blocks that have no tag or site;
-   the arena. In a list by tag the arena has only its bytes without a tag. */
+/* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
+   by tag, the arena counts only with its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -21159,21 +21165,21 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: some holder is on another device of the same physical
-                                          device */
-    uint64_t count, named;             /* how many holders there are; how many of them are a tag or
-                                          a site */
+    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
+                                          its physical device */
+    uint64_t count, named;             /* the number of holders; the number of those that are a tag
+                                          or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders on all devices of a physical device, by tag or by site. If `phys` is NULL, it
-   lists those on `dev` alone. `dev` is the number of the device that the list is for, or 0 if the
-   ledger has not seen this device yet. */
+/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
+   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
+   0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, without a look-up of symbols. For an arena it returns the
-   site that stands for arenas. */
+/* Returns the file and line of a listed site, and looks up no symbols. For an arena it returns the
+   site that stands for arenas. Requires: the holder is a site or an arena. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
@@ -21183,13 +21189,13 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so the result is cut to 100. */
+   moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* These are arrays, not string literals, because a linker keeps or drops all literals of an object
-   together: see mli_no_site. */
+/* The strings of the arena's site. They are arrays and not string literals, because a linker keeps
+   or drops all literals of an object together: see mli_no_site. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -21311,80 +21317,82 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
-   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
-   then phys for the band state; none while a callback runs. */
+/* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
+   A strategy is a list of bands. A band is a range of the percentage of a device that is in use
+   (the used percent), with a metric and a threshold for it. A band check compares the metric with
+   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   callbacks, which free memory. A phys is a physical device. May use books/limits and
+   books/counters. Invariant: no threshold is crossed without a band check, although threads publish
+   their counts late. Locks: callbacks, for strategies, callbacks and runs; then the lock of the
+   phys, for the band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/call_end decides when a call runs a
-   check. */
-
-/* The rest of this comment says when a check is due. Threads publish their counts from time to
-   time, so the published bytes are below the live bytes by at most a batch for each thread. The
-   margin is a batch for each thread that the ledger allows for. While the published bytes are at
-   least a margin below the threshold, no thread can cross the threshold without a publication. A
-   mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
-   the threshold the device is "near": an alert makes every call check at its end, with a sum over
-   all threads. Freed bytes are not published. Instead each thread checks each time it has freed as
-   many bytes as the free interval of the device. Cached bytes (reserved bytes less live bytes) rise
-   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
-   mark check_below comes in time, without a margin. A new counter of a thread starts a whole batch
-   below its level, so that the thread publishes at its first alloc and checks at its first free.
-   After a collection a band waits to rearm: it starts no other collection until its metric has
-   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
+/* When a band check is due: a thread publishes its counts (adds them to the published bytes of the
+   device) from time to time, and before they exceed a batch. The margin is a batch for each thread
+   that the ledger allows for. While the published bytes are at least a margin below the threshold,
+   no thread can cross the threshold without a publication. A mark is a number of published bytes,
+   and a publication that passes a mark requests a check. Closer to the threshold than a margin, the
+   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
+   published. Instead each thread checks each time it has freed as many bytes as the free interval
+   of the device. Cached bytes (reserved bytes less live bytes) rise as live bytes fall. Published
+   bytes are never above the live bytes, so a publication below the mark check_below comes in time,
+   without a margin. After a collection a band waits to rearm: it starts no other collection until
+   its metric has risen by an eighth of the threshold, or has fallen an eighth below the
+   threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores the strategy that is in force for a device in the device's record. Returns 1 if there is
-   one. If it differs from the strategy before, the bands of the device no longer wait to rearm.
-   Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+/* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
+   if there is one. If it differs from the strategy before, the bands of the device no longer wait
+   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
+/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
    `safe` is 1 if host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. Returns E_UNKNOWN if no callback serves the
-   reason, and E_STATE if a collection runs already, or no callback could run. */
+/* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
+   serves the reason, and E_STATE if a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device of a physical device after a change of strategies, thresholds
-   or margins. If `phys` is NULL, it updates the bands of all devices. */
+/* Runs the band checks of every device of a physical device again, without collections, after a
+   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
+/* Widens the margins of all bands, so that they allow for all threads that exist, and a few
+   more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if a mark is passed. Does
-   nothing if the device is near its threshold, because then every call checks. */
+/* Compares the counts of a device with its current marks again, and requests a check if a mark is
+   passed. Does nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
-/* The bands that the host has set for a selector. A strategy is replaced as a whole, and never
-   changed. */
+/* A strategy: the bands that the host has set for the devices that `sel` selects. A strategy never
+   changes; the host replaces it as a whole. */
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
     size_t n;                  /* the number of bands; 0: the host wants no band for these
                                   devices */
-    const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
-                                  mli_default_bands */
+    const memlord_band *bands; /* the bands, which follow in the same allocation; those of the
+                                  default strategy are mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* rises along the list. Callbacks that were added for one device come before
-                        those that were added for several */
+    uint64_t serial; /* rises along the list. Callbacks for one device come before those for several
+                        devices */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* bits 1 << MEMLORD_REASON_..., and MEMLORD_GC_QUIET */
+    uint32_t reasons; /* bits 1 << MEMLORD_REASON_... for the reasons that it serves, and
+                         MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -21576,9 +21584,9 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
    physical device -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* the event of the collection; band SIZE_MAX: no band is in force, and
-                               only used_percent is set */
-    int due;                /* 1: a collection is due, because the value has reached the
+    memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
+                               force, and then only used_percent is set */
+    int due;                /* 1: a collection is due, because the metric has reached the
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
@@ -21617,9 +21625,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the live and freed bytes at which the next band check is requested. While the device waits
-   to rearm, a check comes when the metric reaches `again`. A check also comes when the metric falls
-   below seven eighths of the threshold, where mli_band_compare rearms the band. The metric RESERVED
-   needs no marks, because memlord_pool_set and memlord_pool_add request a check at each change. */
+   to rearm, one is requested when the metric reaches `again`, or when it falls below seven eighths
+   of the threshold, where mli_band_compare rearms the band. The metric RESERVED needs no marks,
+   because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -21643,9 +21651,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks v->rise and v->fall closer if another band begins to decide before they are
-   reached. Called only if the used percent is a share of the limit, and so changes with the live
-   bytes and not with a sample. `total` is the live bytes of the physical device. */
+/* Moves the marks v->rise and v->fall closer if another band comes into force before they are
+   reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
+   of the limit, so it changes with the live bytes and not with a sample. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -21682,8 +21690,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 
 /* Sets how many bytes a thread frees between two checks. The interval is at least a batch. If all
    threads free alike, each thread checks 64 times on the way to the threshold. If the interval
-   shrinks, every thread checks at its next free, because the longer interval has set its next
-   check. */
+   shrinks, every thread checks at its next free, and not only after the old interval. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     const uint64_t had = w->free_interval, batch = lord->counters.batch;
@@ -21713,7 +21720,7 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
 }
 
 /* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
-   the margins. */
+   the marks for the next check. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -21739,8 +21746,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, v);
 }
 
-/* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
-   checks. */
+/* Sets the freed bytes at which a thread checks next. `cell` has the thread's counters on the
+   device. With an interval of 0 the thread never checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
     uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
                                              compares signed differences */
@@ -21750,8 +21757,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A later publication sees the marks, because it takes the row's lock after this function or,
-   without a batch, adds after it. */
+   A later publication sees the marks: it takes the lock of the device's row (its counters) after
+   this function or, without a batch, adds to the row after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -21762,10 +21769,10 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether the device is near its threshold. When the
-   device becomes near, it is evaluated once more after a barrier: the second sum includes every
-   call that counted before the barrier, and every call after the barrier sees the alert. The device
-   is also evaluated once more if a publication has passed the marks that were just set. The
+/* Evaluates the bands of a device and tells calls whether the device is near its threshold. When
+   the device becomes near, it is evaluated once more after a barrier: the second sum includes every
+   call that counted before the barrier, and every call after the barrier checks at its end. The
+   device is also evaluated once more if a publication has passed the marks that were just set. The
    addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
    call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
@@ -21896,8 +21903,8 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Sets, in the event of a run that is about to begin, the number of runs up to this one: on its
-   device and in the whole ledger. Failed runs count, too. */
+/* Sets in the event of a collection that is about to begin how many there were, with this one: on
+   its device and in the whole ledger. Failed ones count, too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -21910,9 +21917,10 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. If a callback could run, the freed bytes of the device start again from
-   0, and with `family` those of all devices of its type do so, too. If no callback could run, the
-   freed bytes stay, and the run counts as failed. With `rest` 1 the bands then wait to rearm. */
+/* Records the end of a collection. If a callback could run, the freed bytes of the device start
+   again from 0; if result->family is 1, so do those of all devices of its type. If no callback
+   could run, the freed bytes stay, and the collection counts as failed. With `rest` 1 the bands
+   then wait to rearm. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -21968,8 +21976,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
-                                         cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the thread's counters on the device, because a thread
+                                         that has only freed has none yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -22029,8 +22037,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks and the pollers after a change of the strategies or
+   callbacks. Afterwards no device uses a strategy that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -22062,8 +22070,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts the alerts again from the flags, because at the fork a thread may have
-   changed a flag but not yet the alert. */
+   these threads. Also counts again how many of the flags near_threshold and check_requested are
+   set, because at the fork a thread may have changed a flag but not yet the count. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -24932,24 +24940,24 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
-   tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
-   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
-   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
-   record. */
+/* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
+   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
+   tickets. A thread has a context of its own, too; a swap puts the thread into another. May use
+   books/ and services/scopes. Invariants: each context is in one place, which is a thread or a
+   fibre's record; a thread's own context never gets into another thread. Locks: context
+   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 
-/* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes the
-   lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
-   or the thread has ended. */
+/* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
+   each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
+   the lock of each record; with 0 the caller holds all these locks. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Removes the tags, tickets, account and stream of a context. Requires: the context has no
    scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: adds the scopes that are open in the contexts of fibres to the running
-   scopes. */
+/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -24959,9 +24967,9 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of a memlord_context are
-   the generation of its ledger, the handle of the record and the serial. The serial rises with each
-   swap, so that an older copy of the words no longer fits. */
+   Otherwise it has the context that the thread was in before. The words of the host's
+   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
+   serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25039,7 +25047,8 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. Returns E_NOMEM if there is no memory for it. */
+/* Opens a record for a memlord_context that is all zeros, and fills in its words. Returns E_NOMEM
+   if there is no memory for the record. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -25076,8 +25085,9 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan record,
-                                                           so it has no context of its own */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves all threads
+                                                           without a record of their own, so it has
+                                                           no context */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25089,9 +25099,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. It also returns E_STATE if the record has another context than
-   its own. That lasts until the thread leaves its fibres in the reverse of the order in which it
-   entered them. */
+   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
+   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
+   which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25112,10 +25122,11 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, which has its tags and scopes by thread and not by context -- */
+/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
+   context -- */
 
-/* How many open tags and scopes of a context an interposer knows. It does not know adopted
-   scopes. */
+/* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
+   told. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25126,8 +25137,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends the tags and scopes of the context that the thread has left, in the ledger of an interposer.
-   Then it begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
+   thread has left, then begins those of the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25306,10 +25317,14 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
-   reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
-   reaches services/pollers by a pointer of the ledger, because services/pollers includes this
-   module. Locks: callbacks, for the waiting threads; none while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
+   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
+   due. A band check compares a device with the thresholds of its bands, and runs the host's
+   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
+   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
+   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
+   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
+   while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25317,7 +25332,7 @@ typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
     uint64_t needed;       /* bytes that the thread waits for */
-    uint64_t freed_before; /* bytes ever freed at `phys` before the thread waited */
+    uint64_t freed_before; /* bytes ever freed at the physical device before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
@@ -25329,9 +25344,9 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It retires fenced frees that are
-   done, collects where a band asks for it, samples physical devices that have no poller, saves a
-   due snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
+   fences are done, runs band checks, samples physical devices that have no poller, saves a due
+   snapshot and export, and writes a requested report. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25385,9 +25400,9 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
-   before it runs, so that a later call serves a request that comes meanwhile. With `asks` 1 it also
-   asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
+   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
+   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25410,8 +25425,8 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Handles the alerts of the device `other`, or of all devices if it is MLI_DEV_ALL, but not of
-   `dev`. */
+/* Does the work that the alert mask asks for on the device `other`, or on all devices if `other` is
+   MLI_DEV_ALL. Leaves out the device `dev`, which is done already. */
 static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
                                        uint32_t other) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -25421,11 +25436,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
         if (i != dev && (i == other || other == MLI_DEV_ALL)) mli_alerts_handle(lord, t, i, 0);
 }
 
-/* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
-   thread that lacks the system's barrier passes a full barrier in mli_alert_barrier: an addition
-   that pairs with the one in mli_barrier_threads. Of the two threads, the one whose addition is
-   later sees what the other stored before. So after its addition this thread compares its counts
-   with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
+   t->other_dev names. Where the system has no barrier for other threads, the addition in
+   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
+   addition is later sees what the other stored before. So after its addition this thread compares
+   its counts with the marks of its devices again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -25461,7 +25476,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited, because a forked child does not have them. */
+/* Forgets in a forked child the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
