@@ -5354,13 +5354,15 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
-/* Owns the words that threads share, the locks and the lock order. It may use os/. Invariants: a
-   word is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
-   bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
+/* Has the words that threads share (mli_u32, mli_u64 and mli_ptr), the locks and the lock order.
+   May use os/. Invariants: a word is a struct, so that an access without one of the functions below
+   does not compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
+   Locks: the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its
+   place in that list. A shard is a part of the map of blocks. */
 
-/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: other
-   threads read the value and conclude nothing else from it. Layout and code are the same in C and
-   C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
+/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: a thread
+   that reads the value may conclude nothing about other words. Layout and code are the same in C
+   and C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
    halves. So mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
@@ -5377,9 +5379,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
-   __dmb on ARM64. On x86 the processor keeps loads and stores in that order, so a barrier for the
-   compiler is enough. Each seq_cst load comes after an exchange by the same thread. With MSVC that
-   exchange is a full barrier, so the load needs no barrier of its own. */
+   __dmb on ARM64. On x86 the processor itself keeps the order that acquire and release ask for, so
+   a barrier for the compiler is enough. Each seq_cst load comes after an exchange by the same
+   thread. With MSVC that exchange is a full barrier, so the load needs no barrier of its own. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -5429,9 +5431,9 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #else
 /* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486). The address of a
-   word chooses the lock that guards the word. The locks of libatomic cannot be used, because if
-   another thread holds one of them at a fork, the child finds it locked for good. The exchange that
-   takes a lock pairs with the release store that drops it. */
+   word chooses the lock that guards the word. The locks of libatomic cannot be used: if another
+   thread holds one of them at a fork, that lock stays locked for good in the child. The exchange
+   that takes a lock pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -5485,7 +5487,7 @@ static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
 /* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
-   plain load into an operand, but not an atomic load. */
+   plain load into an operand of another instruction, but not an atomic load. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
@@ -5532,7 +5534,7 @@ enum {
     MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
                            totals */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
-                           row's published balance */
+                           row's published bytes */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
@@ -5607,10 +5609,11 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits a moment. A thread that waits for another calls it in a loop. *n counts the calls. Most
-   calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first MLI_SPIN_TURNS times, and
-   sleeps for 50 us to 1 ms from then on. Yielding alone is not enough, because a real-time thread
-   that yields lets no thread of lower priority run, and such a thread may hold the lock. */
+/* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
+   these calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first
+   MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone is not enough,
+   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+   may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
@@ -5808,7 +5811,8 @@ typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_ar
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
-    mli_u32 displaced; /* how many entries are not in their home bucket */
+    mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
+                          begins */
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
@@ -5826,7 +5830,8 @@ typedef struct mli_helper {
 } mli_helper;
 
 /* A physical device. The devices cpu, pinned and mapped share one, because all three use the memory
-   of the machine. */
+   of the machine. The capacity source is the function that tells how much memory the physical
+   device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
     mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_frame`,
                               `sampler_reader` and `poller`; also guards the bands of the devices
@@ -5886,16 +5891,16 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark, shifted to its place in a word of a block's
-                              record */
+    mli_u64 mark;          /* the current mark (memlord_mark), shifted to its place in word2 of a
+                              block's entry */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
                                                element stays 0 */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* bits MLI_HOOK_... */
-    mli_u32 alert;     /* bits MLI_ALERT_... */
+    mli_u32 hooks;     /* bits MLI_HOOK_...: what every call of the ledger has to do besides */
+    mli_u32 alert;     /* bits MLI_ALERT_...: the work for the end of a call */
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
@@ -5935,8 +5940,8 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
-                                     is published */
+    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call is
+                                     published */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
@@ -5950,7 +5955,8 @@ struct mli_counters_state {
 };
 struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
-    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
+                              can be in force */
     mli_u32 polling;       /* one of MLI_POLLING_... */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
@@ -6180,7 +6186,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
 /* Stores in mli_self the return address and the frame of the host's call, which takes the general
-   path. */
+   path (calls/record). */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
 /* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
@@ -6241,9 +6247,10 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* The walk begins with the frame of the call in progress, because MemLord's own code need not keep
-   frame pointers. A caller's frame lies above that of the function it called. The walk ends at a
-   frame that does not lie above the one before. So a cycle of frames ends the walk, too. */
+/* While MemLord samples a stack, the walk begins with the frame of the public function that the
+   host called, because MemLord's other functions need not keep frame pointers. A caller's frame
+   lies above the frame of the function that it called. The walk ends at a frame that does not lie
+   above the one before. So a cycle of frames ends the walk, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -6285,7 +6292,7 @@ typedef struct mli_out {
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total;    /* bytes that were written so far, with those that were cut */
+    size_t total;    /* bytes that were written so far, including those that were cut */
     size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
     int failed;      /* 1: `fn` has failed and is not called again */
@@ -6299,7 +6306,8 @@ MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number)
 
 /* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
-/* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
+/* Terminates the text in a buffer with a 0. Returns the full length of the text, including what was
+   cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
 /* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
@@ -6328,8 +6336,9 @@ MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
-   as it is. That holds for a sequence that is not well-formed by RFC 3629 (such as a surrogate),
-   for a control character, and for U+FFFD, by which mli_put_invalid_byte marks a byte. */
+   as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
+   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte marks
+   a byte with it. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
@@ -6342,14 +6351,14 @@ MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text);
 /* Writes a JSON string, or null if the text is NULL. */
 MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
 
-/* Writes a string into a line of text, cut after o->name_max characters. It writes `instead` for
-   the character `other`, unless that is 0. */
+/* Writes a string into a line of text, cut after o->name_max characters. Writes `instead` in place
+   of the character `other`, unless `other` is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead);
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site as "read_tensors loader.c:12". Writes its function and its file by `put`. */
+/* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -6368,8 +6377,9 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 /* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
-   before. The byte written last is still in the buffer, because a full buffer is flushed only when
+/* Writes JSON by a format string. If the format begins with a comma, and the last byte written is a
+   [ or {, leaves out the comma. Requires: if the format begins with a comma, something was written
+   before. The last byte written is still in the buffer, because a full buffer is flushed only when
    more text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
@@ -6563,7 +6573,7 @@ MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_digits(o, byte, 16, 2);
 }
 
-/* Returns 1 if a byte is a character of ASCII that JSON has as it is, also within HTML. */
+/* Returns 1 if a byte is an ASCII character that needs no escape in JSON, even within HTML. */
 static int mli_is_plain_json(unsigned char c) {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
 }
@@ -6691,10 +6701,9 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    A width aligns values to the right and text to the left; a site has no width. A - aligns values
    to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
-   written as -.
-   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd is any
-   number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with %jd, and
-   for NaN with %g. */
+   written as -. In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {,
+   and %jd writes any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for
+   INT64_MIN with %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -6895,10 +6904,10 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
-   formatted only if the logger receives its level, and no lock is held while the logger runs. Lock:
-   log, for the logger and the number of calls in it. memlord_logger_set waits until no call is in
-   the old logger. */
+/* Owns the logger, the function of the host that receives MemLord's messages. May use os/ and
+   base/text. Invariants: a debug line is formatted only if the logger receives messages of its
+   level, and no lock is held while the logger runs. Lock: MLI_RANK_LOG, for the logger and the
+   number of its calls in progress. memlord_logger_set waits until no call is in the old logger. */
 
 /* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
@@ -6966,7 +6975,8 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Subtracts from the counts the logger calls that the thread has begun since `before`. */
+/* Ends the logger calls that the thread has begun since `before`: takes them off the ledger's
+   counts of calls in progress. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
@@ -7103,8 +7113,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    /* If this thread is in the old logger, the other thread in this function may wait for it. So
-       this thread does not wait for the other. */
+    /* Another thread may be in this function, and may wait until this thread has left the old
+       logger. So if this thread is in the old logger, it does not wait for the other thread. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
@@ -7127,19 +7137,21 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory: regions from the allocator, cut into pieces. It may use os/ and
-   base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
-   so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
-   inside the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, which is the host's or
+   the os allocator below, and cuts them into pieces. May use os/ and base/atomics. Invariant: while
+   the allocator runs, the thread holds no lock and is marked busy, so that a call that the
+   allocator makes into a ledger does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces;
+   MLI_RANK_PAGES, in the os allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
-   functions that may call a malloc which the host has hooked. In between the thread is busy: its
-   generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
-   that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
-   the host, and the thread that holds that lock may call MemLord, too. So no call may rely on state
-   in the orphan record across an allocation. */
+   functions that may call a malloc which the host has hooked. In between the thread is busy:
+   mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
+   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
+   record of their own. A thread drops this lock while it is busy, because the allocator may wait
+   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
+   rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -7157,8 +7169,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
 /* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates a ledger and the states behind it, zeroed, in `size` bytes. Returns NULL if there is no
-   memory. */
+/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
+   NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
@@ -7171,7 +7183,7 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
    the last one. Regions are small, because a small region becomes free as a whole sooner than a
    large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size, because all shards of a ledger grow at about the same
+   merges with free neighbours of any size. All tables of a ledger's map grow at about the same
    time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
@@ -7292,8 +7304,8 @@ static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     return (char *)e + (size_t)first * MLI_PAGE;
 }
 
-/* Zeroes the first bytes of a run of pages. The system zeroes the others, which were never in
-   use. */
+/* Zeroes the first `dirty` bytes of a run of pages. The system zeroes the pages behind them, which
+   were never in use. */
 static void *mli_run_clear(void *run, size_t dirty, size_t size) {
     if (dirty < size) mli_pages_populate((char *)run + dirty, size - dirty);
     return memset(run, 0, dirty);
@@ -7390,8 +7402,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link in the list of regions that points to the region of a piece. The function walks
-   the list. */
+/* Walks the list of regions to the region that has a piece, and returns the pointer in the list
+   that points to this region. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -7418,9 +7430,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough, or NULL if there is none. It searches the first size
-   class that has such pieces. The result is the smallest of those among the first 16, or else the
-   first one after these. */
+/* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
+   class that has such pieces. Returns the smallest such piece among the first 16 of the class or,
+   if these have none, the first such piece after them. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -7453,8 +7465,8 @@ static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
 /* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
-   alignment of the block, and for the pointer to where it really starts. A block of the os
-   allocator needs neither. */
+   alignment of the block, and for a pointer to the start of the allocator's memory. A block of the
+   os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -7620,7 +7632,7 @@ MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
     return 1 / q;
 }
 
-/* The finalizer of splitmix64. */
+/* The function is the finalizer of the random number generator splitmix64. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
@@ -7650,12 +7662,13 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number, or NULL if it was not made yet. Any thread may call it. */
+/* Returns the record with a number, or NULL if it was not made yet. Any thread may call this
+   function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number, and makes its chunk if there is none. Returns NULL if there is
-   no memory. The release store pairs with the acquire load in mli_vector_at. Requires: the caller
-   is the only one that adds to the vector. */
+/* Returns the record with a number. If the chunk of the record is missing, makes it, in memory from
+   `grab`. Returns NULL if there is no memory. The release store pairs with the acquire load in
+   mli_vector_at. Requires: the caller is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
