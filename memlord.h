@@ -10864,19 +10864,23 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets.
-   May use books/names, books/devices and books/threads. Invariant: an account is read and changed
-   only under its lock, and only while it is open. A handle has the generation of its record.
-   Closing an account changes that generation, so a later call with the old handle finds no record.
-   Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each account has
-   a lock of its own (MLI_RANK_ACCOUNT). */
+/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
+   account counts the bytes that are charged to a user or a request of the host, and may have a
+   limit. A ticket reserves bytes for later allocs. The host knows an account or a ticket by an id.
+   A handle is the part of its record by which the record is found under this id. May use
+   books/names, books/devices and books/threads. Invariant: an account is read and changed only
+   under its lock, and only while it is open. Closing an account changes the generation of its
+   record, which is a part of the id. So a later call with the old id finds no record. Locks: the
+   cold lock (mli_process.cold_lock) guards the lists of closed records; each account has a lock of
+   its own (MLI_RANK_ACCOUNT). */
 
-/* The first member of the record that a ticket or an account names. The ticket or account is an id:
-   the number in the upper 32 bits, the generation in the lower 32. A closed record waits in a list
-   until it is opened again, under the next generation. Ledgers begin with different generations, so
-   that a ledger does not take the ticket of another ledger for its own. */
+/* The first member of the record of a ticket or an account. The id of the ticket or account has the
+   record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
+   in a list until it is opened again, under the next generation. Ledgers begin with different
+   generations, so that a ledger does not take the ticket of another ledger for its own. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* odd while the record is open, even while it is closed */
+    mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
+                                grows at each change */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
@@ -10897,22 +10901,26 @@ typedef struct mli_account_record {
    as zeros, so no id matches it. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a vector, and puts it in `list` under `lock`. */
+/* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
+   one more than the number of records in the vector. */
 MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Takes the cold lock, and returns a closed record of a list that this lock guards. If there is no
-   memory for a record, drops the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, and returns the first record of a list of closed records, which this lock
+   guards. If the list is empty, adds a record to it. If there is no memory for the record, drops
+   the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Opens the first record of a list, and returns the id of its ticket or account. Requires: the
-   caller holds the lock of the list and has filled in the record. */
+/* Removes the first record from a list of closed records, opens it, and returns the id of its
+   ticket or account. Requires: the caller holds the lock of the list and has filled in the
+   record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
-/* Closes a record, and puts it in a list. Requires: the caller holds the lock of the list. */
+/* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
+   the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
 /* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
@@ -10932,21 +10940,22 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Adds `bytes` to the bytes that tickets hold of an account. Returns 0, and adds nothing, if the
-   account's limit leaves no room for them. If the account is closed, returns 1 and adds nothing. */
+/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
+   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
+   returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
 /* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
    limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold `bytes` more once the calls in progress have ended. These
-   calls record blocks of `in_flight` bytes that tickets hold, so these bytes count twice until
-   then. */
+/* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
+   These calls are recording blocks whose bytes tickets hold. Their `in_flight` bytes count twice
+   until then: as held by a ticket and as charged by the block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
-/* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the
-   statistics of the account; its `bytes` include those that tickets hold. Requires: the caller
-   holds no lock. */
+/* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
+   *out gets the statistics of the account; its `bytes` include those that tickets hold. Requires:
+   the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
@@ -10954,9 +10963,9 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block to an account. The limit does not stop the charge, because the block
-   exists already. If the account is closed, or would have more than 2^48 bytes, charges nothing and
-   returns 0. */
+/* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
+   limit, because the block exists already. If the account is closed, or would have more than 2^48
+   bytes, charges nothing and returns 0. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
@@ -10975,7 +10984,8 @@ MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; changes under the cold lock */
+    mli_u32 count;             /* one more than the number of records; changes under the cold
+                                  lock */
     struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
@@ -11079,9 +11089,9 @@ static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds `bytes` to an account, if its own bytes and those that tickets hold are then at most `most`.
-   Otherwise adds nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it adds nothing, or if
-   the account is then over its limit. */
+/* Charges `bytes` to an account, if its charged bytes and those that tickets hold are then at most
+   `most` together. Otherwise charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
+   charges nothing, or if the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -11205,8 +11215,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork stops all shards, but a thread may charge an
-   account while it is outside of all shards. So a fork takes these locks, too. */
+/* Takes or drops the locks of all accounts. A fork waits until no thread changes the map of blocks.
+   Another thread may still be charging an account, so a fork takes these locks, too. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -11289,7 +11299,7 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) { /* several threads share the record, so it uses no account */
+    if (mli_is_orphan(lord, t)) { /* several threads share this record, so it charges no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
         t->now.account = account;
@@ -12039,29 +12049,30 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes, each with its site, and remembers which refusals were
-   logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
-   at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
-   mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
-   while a site is copied or the logger runs. */
+/* Owns the list of the host's mistakes (anomalies), each with its site. A site is a place in the
+   host's code. Also remembers which refusals were logged. A refusal is a call that ends with
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
+   base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
+   removes entries. A call without a mistake spends no time on the list. Locks: MLI_RANK_ANOMALIES
+   guards the list. No lock is held while a site is copied or the logger runs. */
 
 #define MLI_ANOMALIES 64 /* the most entries of the list */
 
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
-   allocator makes notes no site, because it runs inside another call, whose site is still
-   needed. */
+/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+   the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
+   whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` tells the site and
-   the tag of the block in question, in the format of mli_entry (without a side record); 0 means
-   that there is no block. Requires: the caller holds no lock but the orphan lock
-   (mli_threads_state). */
+   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` tells the
+   site and the tag of the block that the mistake concerns: it is the word2 of an mli_entry without
+   a side record. A `word2` of 0 means that the mistake concerns no block. Requires: the caller
+   holds no lock; only the orphan lock (mli_threads_state) may be held. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12088,9 +12099,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
    `site`. Logs the refusal if it is the first at that site, or the first with that result by the
-   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes.
-   Neither counts nor logs a call that the ledger's allocator makes. `fault` says what is wrong with
-   an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes. If
+   the ledger's own allocator makes the call, only returns r. `fault` says what is wrong with an
+   argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -12107,7 +12118,8 @@ typedef struct mli_anomaly {
                                   `born` */
     const memlord_site *given; /* the host's pointer to the site; it is compared but never
                                   followed */
-    const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
+    const memlord_site *site, *born; /* the ledger's copies of two sites: that of the mistake, and
+                                        that of the alloc of its block; NULL if there is no such
                                         site, or no memory for the copy */
     int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
@@ -12149,14 +12161,14 @@ static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int
     }
     return NULL;
 }
-/* Counts a mistake once more. */
+/* Counts a mistake that the list already has. */
 static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t now) {
     a->is.count++;
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Either is NULL
-   if the block has none. */
+/* Returns the site of a block and sets *tag to its tag, from the block's word2 in the map. Either
+   is NULL if the block has none. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -12166,9 +12178,10 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake once more if the list has it under the host's pointer to the present site.
-   Otherwise counts it as left out if the list is full. Returns 1 in both cases. Else returns 0, and
-   the caller copies the site. */
+/* Counts a mistake at the present site, if that needs no copy of the site. If the list has the
+   mistake under the host's pointer to the site, counts it there. If the list does not have it and
+   is full, counts it as left out. Returns 1 in both cases, and 0 if the caller has to copy the
+   site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -12246,8 +12259,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if all mistakes are
-   logged. */
+/* Copies to *out the first mistake that is not logged yet, and marks it as logged. Returns 0 if all
+   mistakes are logged. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -12263,8 +12276,7 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     return (int)i;
 }
 /* Logs a line such as "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at
-   main x.c:12; born at load y.c:3 [weights]". Refusals have a line of another form: see
-   mli_refusal_log. */
+   main x.c:12; born at load y.c:3 [weights]". mli_refusal_log writes the line of a refusal. */
 static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
@@ -15622,11 +15634,15 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
-   which the ledger had no memory to record. May use books/. Invariant: a call makes the counters of
-   a block (rows and cells) before it enters a shard, a part of the map, because a thread inside a
-   shard may not allocate. Inside the shard it changes the map and counts the change, so that no
-   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
-   cold lock, for a new route. */
+   which the ledger had no memory to record. The map has an entry for each block: its key (the
+   storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
+   stream). A block with further facts has a side record, to which its word2 then points. A probe
+   finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
+   number of a device. May use books/. Invariant: a call makes the counters of a block before it
+   enters a shard, a part of the map, because a thread inside a shard may not allocate. The counters
+   are the rows of the block's device, site and tag, and the thread's cell of each row. Inside the
+   shard the call changes the map and counts the change, so that no fork finds a block half counted.
+   Locks: those of the map; the fences lock, inside a shard; the cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15635,28 +15651,28 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that the word2 of a map entry points to, if there is one, and the parts in
-   it. Detaches its fences, and takes the bytes of the block off the account that they were charged
-   to. */
+/* Frees the side record that the word2 of a map entry points to, if there is one, and the block's
+   parts (described ranges of its bytes), which it has. Detaches its fences, and takes the bytes of
+   the block off the account that they were charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the change of counters (mli_row_delta) that counts a block as opened. */
+/* Returns the delta, a change of counters, that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the change of counters (mli_row_delta) that counts a block as closed. */
+/* Returns the delta, a change of counters, that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the thread's counters (cells) to which n deltas will be added. Requires: the caller is not
-   inside a shard, because the function may allocate. */
+/* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
+   because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that called free, wherever the block was allocated. Requires: the
+/* Counts a free at `site`, the site of the free, whatever the site of the block is. Requires: the
    caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half the range of
-   an int64. Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to
-   be live to reach 2^62. */
+/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half of the
+   largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if 2^30
+   of them are live. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15681,14 +15697,14 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if a free of an unknown storage matches a dropped alloc. The ledger expected that free,
-   and no longer expects it afterwards. */
+/* Returns 1 if a free of an unknown storage matches a dropped alloc. Each dropped alloc matches one
+   free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Counts a dropped alloc: one that failed with the error r, because the ledger had no memory to
-   record it, or no room for its device. If its device could not be added, counts the alloc for the
-   ledger as a whole. A later free of that storage is expected, and is then no unknown free: see
-   mli_drop_match. Counts nothing if r is any other error. Returns r. */
+   record it, or no room for its device. If the device could not be added, counts the alloc for the
+   ledger as a whole. A later free of the storage is then expected, and does not count as an unknown
+   free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
@@ -15706,28 +15722,29 @@ enum { /* what the map has under a key */
     MLI_KEY_USED     /* the block is live, and has fences (memlord_block_use) */
 };
 
-/* Returns what the map has under a key, as MLI_KEY_... Unless that is MLI_KEY_DEAD, *e gets the
-   entry, with the word2 that it would have without a side record. */
+/* Returns what the map has under a key, as MLI_KEY_... If the map has an entry, *e gets a copy of
+   it, with the word2 that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was meant to end the storage. An unknown storage then counts as an
-   unknown free. */
+   `ends` is 1 if the call was to free the storage. If the storage is not live, the call then counts
+   as an unknown free. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block. If the entry has no room for the count, adds a side record
-   first. */
+/* Adds a reference to a live block. If the entry has no room for the number of references, adds a
+   side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends, because its free was not recorded or its fences are
-                          not done */
-    MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
-    MLI_PUT_HOLD = 2   /* a bit to add to either of these: if an old block would end, it stays, and
-                          the call puts no entry */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
+                          done */
+    MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
+                          ends */
+    MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
+                          stays, and mli_entry_put puts no entry */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -15749,40 +15766,40 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
-   the side record. With `undo` takes back the counts of the alloc instead, as if the block had
-   never been opened. */
+   the side record. With `undo` takes back the counts of the alloc instead of counting the end, as
+   if the block had never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
-/* Undoes the open of a block of `bytes` by this thread, unless another thread has ended the block
-   or replaced it by one of another size. */
+/* Undoes the opening of a block of `bytes` by this thread. Does nothing if another thread has ended
+   the block, or has replaced it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
 /* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
-   fence. Returns the first fence; the other fences are its siblings. Requires: the caller is inside
-   the shard, and the block has a side record. */
+   fence whether it is done. Returns the block's first fence; its `sibling` is the next one.
+   Requires: the caller is inside the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
 /* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
    freed block, with the word2 that it would have without a side record. If no block was freed,
-   gone->key is 0. A block whose uses memlord_block_use has recorded becomes pending. *chain then
-   gets its first fence, and the caller asks the fences after this call, outside the shard. */
+   gone->key is 0. A block with fences (memlord_block_use) is not ended, but becomes pending. *chain
+   then gets its first fence, and the caller asks the fences after this call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the sampled call stack of the block. The totals of that stack include the block's
-   bytes until mli_pick_off subtracts them. */
+   *pick gets the call stack of the block's alloc, if that was sampled. The totals of that stack
+   include the block's bytes until mli_pick_off subtracts them. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
-   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The rows
-   in the result are rows of `dev`. Requires: the caller is not inside a shard, and `word2` is that
-   of an entry without a side record. */
+   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
+   has the numbers of the rows that the site and the tag have on `dev`. Requires: the caller is not
+   inside a shard, and `word2` is that of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -15790,22 +15807,23 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 /* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the site, the tag and the birth (mark, scope and stream) of a block in its entry, or in its
-   side record if it has one. Requires: the entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
+   `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
+   entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change. With
-   `moves` the change counts as the end of one block and the open of another, else as a change of
-   size. *rows gets the word2 that the entry would have without a side record. The caller cannot
-   read that from the side record, which another thread may free once the block is on the map. If
-   the map has no room, ends the block with its old bytes, and counts a dropped alloc of the new
-   ones. */
+/* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
+   counts the change. With `moves` the change counts as the end of one block and the begin of
+   another, else as a change of size. *rows gets the word2 that the entry would have without a side
+   record. The caller cannot read that from the side record, which another thread may free once the
+   block is on the map. If the map has no room, ends the block with its old bytes, and counts a
+   dropped alloc of the new ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, or NULL if there is none. The `next` of each route is the
-   route that was made before it. */
+/* Returns the route that was made last, or NULL if there is none. The member `next` of a route
+   leads to the one made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
    memory. Requires: the caller is not inside a shard. */
@@ -15814,13 +15832,14 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
    counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
-/* Makes room in the map for a key. A later insert of the key fails only if another thread takes
-   that room. */
+/* Makes room in the map for a key, so that a later insert of the key finds a vacant slot unless
+   another thread takes it. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
 /* Moves a block to another device, key or size, and counts the move. The block keeps its side
-   record. If the block has none, and the move will charge it to an account, adds one first. */
+   record. If it has no side record and the move will charge it to an account, adds a side record
+   first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -15867,8 +15886,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. Takes the bytes of a pending block off the statistic `pending`. If the
-   block was freed before the last reset, does not count its bytes as freed since then. */
+/* Counts the end of a block. If the block was pending, takes its bytes off the statistic `pending`.
+   If it was freed before the last reset, does not count its bytes as freed since the reset. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -15912,8 +15931,8 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. The call has kept
-   the facts there until it had left the shard and dropped its locks. */
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. A call keeps these
+   facts in the note, because it logs only after it has left the shard and dropped its locks. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -15954,10 +15973,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
-   of such a key is expected, so it does not count as unknown. dropped_keys has few places, and
-   there is no memory for more. A dropped alloc that finds no place is counted for its device
-   type. */
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
+   that key is expected, so it does not count as an unknown free. dropped_keys has few places,
+   because there was no memory for the alloc. An alloc that finds no place there is only counted,
+   for its device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -16050,7 +16069,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Takes one reference off the count of an entry. */
+/* Takes one reference off a block. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -16059,8 +16078,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds one to the references of an entry. Returns 0, and adds none, if the count needs a side
-   record first. */
+/* Adds one reference to a block. If the number of references needs a side record first, adds none
+   and returns 0. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -16089,9 +16108,9 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
-   is already in the slot ends. If that block was live, its free was never recorded, so this counts
-   as an implicit free. */
+/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. If an older
+   block is in the slot, that block ends. If the older block was live, its free was never recorded,
+   so its end counts as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -16111,8 +16130,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table keeps its size, so that calls are slower but still
-                    exact */
+    if (crowded) /* if there is no memory, the table keeps its size: calls are then slower, but
+                    still exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16155,8 +16174,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to an account, which mli_block_open chooses by `account`. Makes the side
-   record that holds the charge. Returns 0 if there is no memory for that record. */
+/* Charges a new block to the account that `account` means for mli_block_open, if to any. Makes the
+   side record that notes the charge. Returns 0 if there is no memory for that record, else 1. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -16263,7 +16282,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     return MEMLORD_OK;
 }
 
-/* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
+/* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick) {
