@@ -17628,20 +17628,22 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
-/* Defers frees: asks the fences of a freed block, and ends the block after the last of them is
-   done. To ask a fence is to call its `done`. Owns no state. May use books/. Invariants: a pending
-   block stays in the map until its last fence is done; only the thread that asks a fence calls its
+/* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
+   A fence has two functions of the host. `done` tells whether a device has finished with the block;
+   to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
+   the same queue are done in order. Owns no state. May use books/. Invariants: a pending block
+   stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
 /* A block is pending while its side record (what an entry has no room for) has a serial. When the
    last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
    slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
-   may end further blocks. Two rules bound this circle. When a fence ends a block, mli_call_end gets
-   0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
+   may end further blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end
+   gets 0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
    fence (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. It does the work that the ledger's mask `alert` asks for on
-   that device. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call has
+/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
+   that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
    recorded its events. A thread without the system's barrier always takes the slow function, which
    has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
@@ -17657,31 +17659,31 @@ enum { /* why a fence is attached to a block */
     MLI_ATTACH_MOVE  /* for a move, whose source is the block */
 };
 
-/* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
-   not MLI_ATTACH_USE, it also makes the block pending. Then *gone gets the entry of the block, and
-   *chain the fences that the caller asks next. If f is NULL, the block waits only for the fences
-   that it has already. After an error f still belongs to the caller. */
+/* Attaches fence f to a live block, in the place of the block's earlier fence with the same queue,
+   if there is one. If `why` is not MLI_ATTACH_USE, also makes the block pending. Then *gone gets
+   the entry of the block, and *chain the fences that the caller asks next. If f is NULL, the block
+   waits only for the fences that it has already. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks the fences of a block that was just freed, in the order in which they were attached. Nobody
-   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence counts
-   as not done, and a later poll asks it. */
+/* Asks the fences of a block that was just freed, in the order in which they were attached. No
+   thread has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence
+   counts as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
-/* Retires the pending blocks of a selector whose fences are done, and returns how many bytes that
-   credited. It asks the first fence of every queue, and goes on in a queue as long as its fences
-   are done. It does nothing in a call of the ledger's own allocator. */
+/* Ends the pending blocks whose fences are done, on the devices that `sel` selects, and returns the
+   bytes of these blocks. Asks the first fence of every queue, and goes on in a queue as long as its
+   fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
 /* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
-   device type. With `asks` 1 it first asks fences of one queue of that type. */
+   device type. If `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, only
-   its own fences count. The function first inserts the destination, as a copy of the source without
-   its fences and parts. Then it makes the source pending. */
+/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, the
+   source waits only for its own fences. The destination is inserted first: a copy of the source,
+   but without the fences and the parts of the source. Then the source becomes pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -17726,8 +17728,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. If the block has no other
-   fence, it ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
+/* Takes a fence off its pending block, if the fence still has a block. If this was the last fence
+   of the block, ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
    fence has no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
@@ -17762,8 +17764,8 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
 /* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
-   (answer < 0). If it was the last fence of its block, also ends the block. Returns the bytes of
-   the block that it ended, or 0. */
+   (answer < 0). If this was the last fence of its block, also ends the block. Returns the bytes of
+   the block that ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -17830,7 +17832,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the one that asks a fence. */
+/* Makes this thread the asker of a fence, and returns the fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
@@ -17839,8 +17841,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 }
 
 /* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue a
-   fence that nobody has asked yet comes first, because a fence may record its event when it is
-   first asked. Then comes the first fence of the queue, unless this poll, `round`, has asked it. */
+   fence that nobody has asked yet comes first, because its `done` may record an event of the device
+   when it is first called. Then comes the first fence of the queue, unless this poll, `round`, has
+   asked it. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -17876,9 +17879,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time, or NULL if no queue is due.
-   Sets p->due and p->late to the number of the call and to the time from which a queue may be due
-   next. */
+/* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
+   due. Sets p->due and p->late to the number of the call and to the time from which a queue may be
+   due next. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -17899,10 +17902,10 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
-/* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
+/* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
    Most calls only count themselves. A call looks for a queue when the count has reached p->due.
    Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the lock, it does nothing, so that no call waits for a call that asks. */
+   the fences lock, does nothing, so that no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -17937,8 +17940,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
 }
 
 /* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over. The caller does this first, so that all memory is taken before anything
-   changes. */
+   destination takes over from the source. The caller does this first, so that all memory is taken
+   before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -18009,7 +18012,10 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 /* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
    state. May use the books and calls/deferred. Invariants: a call checks everything before it
    changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
-   none of its own. base/ledger defines the words dev, row, cell and orphan record. */
+   none of its own. A dev is the number of a device. A row has the counters of a device, a site or a
+   tag; a cell has one thread's part of a row. A thread record is what the ledger keeps for a
+   thread; the orphan record serves threads that have none. A ticket is a reservation of the
+   host. */
 
 /* A call on the general path. */
 typedef struct mli_call {
@@ -18018,10 +18024,10 @@ typedef struct mli_call {
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
-/* Begins a call at `site` that records a block. It checks the arguments, makes the device known,
-   and gets the thread record. If call->t is NULL, the caller returns the result. If the ledger's
-   own allocator makes the call, call->t is NULL and the result is OK, so that the call records
-   nothing. */
+/* Begins a call at `site` that records a block. Checks the arguments, adds the device to the ledger
+   if it is new, and gets the thread record. If call->t is NULL, the caller returns the result. If
+   the ledger's own allocator makes the call, call->t is NULL and the result is OK, so that the call
+   records nothing. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -18036,13 +18042,13 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Marks the bytes of a call as in flight before the call records them, if the call names a ticket
-   or its thread has tickets. */
+/* If the call names a ticket, or its thread has tickets, marks the bytes of the call as in flight.
+   They may come off a ticket when the call has recorded them. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did` is 1 if the block was recorded. It puts the thread record back
+/* Ends a call and returns r. `did` is 1 if the block was recorded. Gives the thread record back
    first, because the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
@@ -18056,9 +18062,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. It keeps a copy of the tag's name; if there is no
-   memory for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on
-   that device, and sets the one that is not open to 0 in `out`. */
+/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; if there is no memory
+   for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on that
+   device; *out then has 0 in its place. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -18066,8 +18072,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                                           const memlord_site *site);
 
 /* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
-   is no memory for the block, it counts as dropped. Requires: mli_opts_settle has written `opts`,
-   or `opts` has neither tag nor ticket nor account. */
+   is no memory for the block, the alloc counts as dropped. Requires: mli_opts_settle has written
+   `opts`, or `opts` has neither tag nor ticket nor account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
@@ -18083,12 +18089,13 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* Records an alloc, for memlord_alloc on the general path. It counts and logs a refusal. */
+/* Records an alloc, for memlord_alloc on the general path. If the alloc is refused, counts and logs
+   this. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
-/* Ends a block, for memlord_free and memlord_release on the general path. It counts and logs a
-   refusal. */
+/* Ends a block, for memlord_free and memlord_release on the general path. If the call is refused,
+   counts and logs this. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
@@ -18096,9 +18103,9 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 /* ------------------------------------------------------------------------ src/calls/record.c -- */
 
 /* One alloc and one free on the general path.
-     1. Check the arguments. An alloc makes its device known.
+     1. Check the arguments. An alloc adds its device to the ledger if the device is new.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        from within the ledger's own allocator gets none, so it returns and records nothing.
+        that the ledger's own allocator makes gets no record, so it returns and records nothing.
      3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
         up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
@@ -18129,8 +18136,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 }
 
 /* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
-   ticket has closed, all bytes of the block count as new. If the account has closed, the bytes are
-   charged to no account. */
+   ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
+   are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how) {
@@ -18202,7 +18209,8 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
     return mli_alloc_general(lord, device, storage, bytes, &opts, how);
 }
 
-/* Records an alloc that has a site and no other options. It counts and logs a refusal. */
+/* Records an alloc that has a site and no other options. If the alloc is refused, counts and logs
+   this. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -18227,17 +18235,20 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* ------------------------------------------------------------------------ src/calls/arenas.h -- */
 
-/* Has memlord_arena_add and memlord_arena_sub, which count bytes without identity. Owns the
-   balances of arenas, which lie with the rows of tags and the records of devices (books/counters).
-   May use the books, calls/record and calls/deferred. Invariants: while no call is in flight, the
-   balance of a device is at least the sum of the balances of its tags (arena_tagged). A call
-   changes a balance and the counts in one stay inside a shard, so that no fork and no report sees
-   one without the other. Lock: the row lock of the device guards the balances of its tags. */
+/* Has memlord_arena_add and memlord_arena_sub, which count arena bytes: bytes that belong to no
+   recorded block. Owns the balances. The balance of a device or a tag is the arena bytes that were
+   added there and not taken off yet. The balances lie in the records of devices and the rows of
+   tags (books/counters). A row has the counters of a device, a site or a tag. May use the books,
+   calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
+   is at least the sum of the balances of its tags (arena_tagged). A call stays inside one shard, a
+   part of the map, while it changes a balance and the counts. So neither a fork nor a reset nor
+   memlord_verify finds one change without the other. Lock: the row lock of the device guards the
+   balances of its tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of arena balances. At first it has the bytes that a call asks for. mli_arena_balance
-   replaces them with the bytes that it has really added and taken off. */
+/* A change of arena balances. At first `in` and `out` are what a call asks for. mli_arena_balance
+   replaces them with the bytes that it really added and took off. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
                                tag */
@@ -18247,7 +18258,7 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns the bytes that it took off the tag. */
+/* Changes the balance of a tag. Returns how many bytes it took off the tag. */
 static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
     mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
@@ -18260,10 +18271,10 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
     mli_lock_drop(&row->lock);
     return out;
 }
-/* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
-   balance. Two calls may together leave the tags with more bytes than the device. At least one of
-   the calls notices it: each changes `arena` or `arena_tagged` before it reads both, and all these
-   accesses are seq_cst. */
+/* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
+   comes off the bytes of the device that have no tag. Two calls may together leave the tags with
+   more bytes than the device. At least one of the two calls notices this excess, because each
+   changes `arena` or `arena_tagged` before it reads both, and all these accesses are seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -18278,9 +18289,9 @@ static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
-/* Corrects the tags of a device if together they have more bytes than the device. It takes the
-   excess off the tag with the largest balance, at most that balance. Returns how many bytes it took
-   off, or 0 if there is no excess. *number is the row of the tag. */
+/* Corrects the tags of a device if together they have more bytes than the device. Takes the excess
+   off the tag with the largest balance, but no more than that balance. Returns how many bytes it
+   took off, or 0 if there is no excess. *number gets the row of the tag. */
 static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
     MLI_REQUIRE(mli_is_inside());
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
@@ -18327,9 +18338,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances and counts the change on the device and on the tag. The change is no alloc
-   and no free. The site counts added bytes as both in and out. An arena byte does not remember its
-   site, so no later call can take it off there. */
+/* Changes the balances, and counts the change on the device, on the tag and at the site. The change
+   counts as no alloc and no free. The site counts added bytes both as allocated and as freed,
+   because no later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -18363,9 +18374,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
 }
 
-/* Adds bytes without identity to a device, or takes them off. It takes off at most what the device
-   has; an excess counts as an underflow. The device and the bytes are checked as for an alloc, with
-   1 as a valid storage. */
+/* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
+   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as
+   for an alloc. An arena has no storage, so the check gets 1, which is a valid storage. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
@@ -18416,23 +18427,29 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
-/* Has the public calls that record, except those of calls/fast. Has what only these calls need:
-   realloc tokens, n blocks in one call, moves, copies, deferred frees. Owns no state. May use the
-   books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
+/* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast.
+   Has what only these functions need: realloc tokens, n blocks in one call, deferred frees. A block
+   is an entry of the map; its device type and its storage, the key, find it. A token holds the
+   entry of a block from the begin of a realloc or a free to its end; the block is off the map
+   meanwhile. A fence is a function of the host that tells when a device has finished with a block.
+   A freed block with fences is pending: it ends when its fences are done. Owns no state. May use
+   the books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
    anything. Locks: none is held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* values of memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros: ending it is an error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
-    MLI_TOKEN_FREED,  /* free_begin freed the block, because memlord_block_use gave it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
+    MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
+                         given it fences */
+    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
 };
 
-/* Stores the sampled stack of a detached block in the token. */
+/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
+   still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -18447,10 +18464,11 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free. It detaches the block and keeps its entry in the token. word[0] and
-   word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
-   word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
-   the end of the realloc writes a line with both storages, and records the event with its site. */
+/* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
+   word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
+   word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
+   logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
+   with both storages. The event of the free then has no site of its own. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -18485,8 +18503,9 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Samples the stack of the new storage. If `storage` is 0, the block keeps the stack of the old
-   storage. Returns the row of the stack, or 0 if the block has none. */
+/* Samples the stack of a realloc. If `storage` is 0, the realloc has failed, and the block keeps
+   the stack that it had. Returns the row (the totals) of the stack, or 0 if the block has no
+   stack. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -18572,8 +18591,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that would be one too many is at
-                                            fault */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that is not known is at fault: there is
+                                            no room for it */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -18581,17 +18600,18 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* What a call with n blocks takes for each block before it records any block, so that it cannot run
-   out of memory halfway. MLI_DID_OPEN: it has put a placeholder of 0 bytes under the block's key.
-   MLI_DID_VIEW: it has added the reference that a track takes of a live key. Otherwise it has taken
-   nothing, because the block replaces another block under the same key. */
+/* What a call with n blocks prepares for each block before it records any block, so that it cannot
+   run out of memory halfway. If `did` is MLI_DID_OPEN, the call has put a placeholder of 0 bytes
+   under the block's key. If it is MLI_DID_VIEW, the key was live, and memlord_track_n has added a
+   reference to its block. Otherwise the call has prepared nothing, because the new block will
+   replace a block with the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
 } mli_hold;
 
 /* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
-   the number of blocks that hold memory. */
+   the number of blocks for which this was done. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -18617,9 +18637,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
-   If such a reference has become the last one of its block, the block ends here, and its end asks
-   fences of the host. */
+/* Takes back the references and the placeholders of a call with n blocks that has failed, the last
+   first. If such a reference has become the last one of its block, the block ends here. The end of
+   a block may call fences, which are functions of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -18658,9 +18678,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory. That is the
-   case if the new block is charged to an account, or if another thread has ended the old block
-   since mli_hold_n. If there is no memory then, the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory. It needs
+   memory if it is charged to an account, or if another thread has ended the old block since
+   mli_hold_n. If there is no memory then, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -18690,9 +18710,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. Each dropped alloc makes the ledger expect one unknown free of
-   its key. But if the map has a live block under the key, the next free will find that block, so
-   the expectation is taken back. */
+/* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
+   expects one free that finds no block. But if the map has a live block under the same key, the
+   next free finds that block, so the function cancels the expected free. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -18707,7 +18727,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records all of n blocks or none. It takes all the memory first, and then records one block after
+/* Records all of n blocks or none. Takes all the memory first, and then records one block after
    another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
@@ -18740,9 +18760,10 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If it
-   did, or if the move has a fence, the source stays pending until all these fences are done, and
-   *chain gets the fences that the caller has to ask. A block that moves onto itself is replaced. */
+/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If there
+   are such fences, or if the move has a fence, the source stays pending until all these fences are
+   done, and *chain gets the fences that the caller has to ask. A block that moves to its own
+   storage on a device of the same type is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -18816,9 +18837,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, it ends no block. After any other error it
-   goes on with the next block, and returns the last error. With MEMLORD_DEBUG it logs one line for
-   all blocks. */
+/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
+   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
+   blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -18913,7 +18934,8 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc with its token. */
+/* Ends a realloc with its token. If `new_storage` is 0, the realloc has failed, and the old block
+   comes back. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
                                              uint64_t new_storage, uint64_t bytes,
                                              const memlord_site *site) {
@@ -18932,8 +18954,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc that has already happened. It first takes the memory for the new entry, because
-   without that memory the old entry would be lost. */
+/* Records a realloc that has already happened. First takes the memory for the new entry, because
+   the old block would be lost if there were no memory later. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -19017,9 +19039,9 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
-   unchanged. If memlord_free_begin has freed the block already, because it had fences of
-   memlord_block_use, the function records a new block in its place. */
+/* Ends a free with its token: takes the bytes of the block off the counts. If `failed` is 1, puts
+   the block back on the map, unchanged. If memlord_free_begin has freed the block at once, because
+   memlord_block_use had given it fences, a failed free records a new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -19066,9 +19088,10 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Moves a block to another device or storage. If the source is not live, the destination's device
-   does not become known. The fence is discarded if no block waits for it. That is so if there is no
-   source, or if the block moves onto itself and is replaced. */
+/* Moves a block to another device or storage. If the source is not live, does not add the
+   destination's device to the ledger. Discards the fence if the move succeeds, but no block waits
+   for the fence. This happens if the alloc of the source was dropped, or if the block moves to its
+   own storage and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -19096,7 +19119,7 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route between its two devices, and on the device it goes to. */
+/* Counts a copy on the route from one device to the other, and on the device that it goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19180,45 +19203,53 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------------- src/calls/fast.h -- */
 
-/* Has memlord_alloc, memlord_free and memlord_release. Owns no state. May use the books,
+/* Has memlord_alloc, memlord_free and memlord_release. They serve most calls here, and send the
+   others to the general path, which is calls/record. A dev is the number of a device. A row has the
+   counters of a device, a site or a tag. A cell has one thread's part of a row; to publish a cell
+   is to add this part to the row. The map has a part, the shard, for each range of addresses. An
+   entry is a block in the map, and lies in its home bucket or in a bucket after it. A side record
+   has the facts of a block for which its entry has no room. Owns no state. May use the books,
    calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call counts before it leaves the shard of the map; only a free counts at its own site after
-   that. Locks: no lock is held when a call returns. */
+   A call enters the shard of its block, and counts the block before it leaves the shard; only a
+   free counts at its own site after that. Locks: no lock is held when a call returns. */
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the usual
-   case: sites are off, the thread is in no tag and no scope, and the block is in a shard of its
-   own. Such a call takes no lock and no locked instruction.
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free have all the code of
+   the usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard
+   of its own. Such a call takes no lock and no locked instruction.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path. So a thread's first call on a ledger goes there, and so does a call after
-        one on another ledger. The record, an mli_thread, has a mask `special`: what the thread's
-        calls have to do besides. In the usual case it is 0.
+        the general path. So a thread's first call on a ledger goes there, and so does a call that
+        follows a call on another ledger. The record, an mli_thread, has a mask `special`: what the
+        thread's calls have to do besides. In the usual case it is 0.
      2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
         inside. So either this call sees the other state, or the other thread sees t->inside. A
-        reader, and a table that grows, give the shard back to its owner. The first call of another
-        thread makes the shard shared for good: then every call locks the buckets that it uses.
+        thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
+        first call of another thread makes the shard shared for good: then every call locks the
+        buckets that it uses.
      3. Look at the home bucket, which the hash of the address chooses. The bucket's header has a
         print of each entry, a byte of the hash, and a call compares all prints at once. An alloc
         finds a vacant slot, a free finds the entry. mli_home_room and mli_home_find prepare the
         header that the call is to store, with the print of the slot set or cleared.
-     4. Find the device's number, its dev, and the thread's mli_cell for it. Only this thread counts
-        in the cell. A free compares the dev with the one in the entry.
+     4. Find the device's number, its dev, and the thread's mli_cell for it: the thread's part of
+        the device's counters. Only this thread counts in the cell. A free compares the dev with the
+        one in the entry.
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. Only the peak and the bands need more: mli_cell_publish_due has to see the cell if
-        an alloc raised its level above the cell's limit, or if a free took it below the published
-        part. The result of a count is then negative. The result for a free is also negative if a
-        band check is due.
+        at once. Only the peak and the bands need more work, and then the result of the count is
+        negative. The level of a cell is the bytes that the thread allocated, less those that it
+        freed. If an alloc raises the level above the cell's limit, or a free takes it below the
+        published part, mli_cell_publish_due has to publish the cell. After a free, a check of the
+        device's bands may be due.
      7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
-        mli_free_finish does this, after it has published the cells that are due. It also runs if
-        `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work for the
-        end of a call, such as events, fences, bands, waiters, or a report.
+        mli_free_finish does this, after it has published the cells that are due. This function also
+        runs if `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work
+        for the end of a call, such as events, fences, bands, waiters, or a report.
 
    The stores of the usual case, in their order:
      alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
@@ -19229,38 +19260,41 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
    A call that the usual case does not serve goes to another function before it has changed
    anything:
      mli_alloc_other   if the arguments do not fit: another ledger than the thread's last one, a
-                       handle, a large block, a key that is refused. It sends handles to
-                       mli_alloc_full, and other calls to mli_alloc_slow
+                       handle (a key too small for an address), a large block, a key that is
+                       refused. It sends handles to mli_alloc_full, and other calls to
+                       mli_alloc_slow
      mli_alloc_full    if `special` is not 0 or the shard is not the thread's own. It serves the
                        bits of MLI_SPECIAL_SERVED (tags, sites, scopes, stacks), also in shared
                        shards
      mli_alloc_window  if the home bucket is not enough. It probes the buckets after the home. The
                        thread stays inside
      mli_alloc_slow    in all other cases, such as a missing cell. It runs the general path, in
-                       calls/record: every block, every shard, every thread. It makes what was not
-                       there: the record, the device, rows, cells
+                       calls/record: every block, every shard, every thread. It makes what is
+                       missing: the thread's record, the device, rows, cells
    A free has mli_free_other, mli_free_full, mli_free_window and mli_free_slow. mli_free_other also
    takes all releases, and mli_free_full all blocks with a row. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* Returns 1 if the key is an address. It returns 0 for a handle, and for a key that is refused,
-   such as 0. It returns 0 for the topmost keys too, because the addition wraps around. */
+/* Returns 1 if the key is an address. Returns 0 for a handle (a key too small for an address), and
+   for a key that is refused, such as 0. Returns 0 for the topmost keys too, because the addition
+   wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 
-/* Returns 1 if `alert` has something for the end of a call on this device. */
+/* Returns 1 if the ledger's mask `alert` has work for the end of a call on this device. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may take a
-   stack. Optimized code makes no note, because the note would cost saved registers on the way to
-   sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no frame. At
-   -O1 the note is missing, so a stack that cannot be unwound has no frame. On s390x such a call is
-   never a jump, because the fifth argument lies in a register that the callee preserves. */
+/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
+   a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
+   calls with sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no
+   frame of memlord_alloc on the stack. At -O1 the address stays unknown, so a stack that cannot be
+   unwound has no frame at all. Code for s390x always makes the note, because such a call is never a
+   jump there: the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -19323,10 +19357,10 @@ static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t stor
 
 /* Finds the dev of an entry. Returns 0 if the block has more than one reference or a sampled stack,
    or if its device is not of the type of `device`. The block is most often on `device`, so the
-   function starts from the dev of `device`, and then compares it with the entry's. The processor
-   predicts the branch, so it can count before the entry has come from memory. With 100,000 blocks
-   this saves a fifth of a call's time. The return in the branch keeps compilers from a conditional
-   move, which would wait for the entry. */
+   function starts from the dev of `device`, and then compares that dev with the entry's. The
+   processor predicts the branch, so the call can go on before the entry has come from memory. With
+   100,000 blocks this saves a fifth of a call's time. The return in the branch keeps compilers from
+   a conditional move, which would wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -19340,7 +19374,7 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
 }
 
 /* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
-   returns 0, if the block has a row of a site or a tag, or a side record, or if there is no
+   returns 0, if the block has a row of a site or a tag, or a side record, or if the thread has no
    cell. */
 static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
                                         memlord_device device, const mli_entry *e, uint32_t *dev) {
@@ -19378,8 +19412,9 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-/* Releases a block. A release of the last reference is a free. Most releases are of a view, which
-   only the general path serves, so this function does not try what memlord_free does. */
+/* Releases a block. A release of the last reference is a free. Most releases take one of several
+   references off a block. Only the general path does that, so this function does not try what
+   memlord_free does. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
@@ -19398,8 +19433,8 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in `special` ask for them. Takes all from the thread and its cache. Returns 0
-   if one of them is missing there, or if the alloc is to be sampled. */
+   cells, as the bits in `special` ask for them. Looks only in the thread's record and its cache.
+   Returns 0 if one of these is missing there, or if the stack of this alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19456,7 +19491,7 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. It leaves the shard. */
+   table to grow, an event, an alert. Leaves the shard. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
@@ -19473,7 +19508,7 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. It leaves the shard. */
+   count at the site of the free, an event, an alert. Leaves the shard. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
@@ -19489,8 +19524,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 }
 
 /* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
-   of the counts returned a negative value, because the `or` keeps a sign. If `crowded` is 1, the
-   shard's table should grow. */
+   of the counts returned a negative value, because a bitwise or keeps the sign bit. If `crowded` is
+   1, the shard's table should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -19575,10 +19610,10 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* mli_alloc_other and mli_free_other take the calls that the usual case refuses by their arguments,
-   and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All other calls
-   take the general path: a call on another ledger than the thread's last one, a large block, a key
-   of 0. */
+/* mli_alloc_other and mli_free_other take the calls that the usual case refuses because of their
+   arguments, and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All
+   other calls take the general path: a call on another ledger than the thread's last one, a large
+   block, a key of 0. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
                                                                  memlord_device device,
                                                                  uint64_t storage, uint64_t bytes,
@@ -19597,8 +19632,8 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside, and
-   the home of a shared shard is locked. */
+   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
+   shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
@@ -24411,6 +24446,9 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
+/* Removes all snapshots from the list. They do not count as lost. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord);
+
 /* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
    system starts no thread, safe points do the saving. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
@@ -24639,6 +24677,28 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
+/* Adds a snapshot to the list of those that readers may still read. */
+static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot *s) {
+    s->next = state->out;
+    state->out = s;
+}
+/* Empties that list and returns what was in it, which the caller frees. Returns NULL while there
+   are readers. */
+static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
+    mli_snapshot *out = state->readers ? NULL : state->out;
+    if (out) state->out = NULL;
+    return out;
+}
+MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord) {
+    struct mli_snapshots_state *state = lord->snapshots;
+    mli_snapshot *out;
+    mli_lock_take(&state->lock);
+    while (state->count) mli_snapshot_put_out(state, state->at[--state->count]);
+    out = mli_snapshots_unread(state);
+    mli_lock_drop(&state->lock);
+    mli_snapshot_list_free(lord, out);
+}
+
 /* Returns 1 if the host's calls take the snapshots, and no thread of the ledger does. */
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
@@ -24648,7 +24708,7 @@ static int mli_snapshots_in_calls(const memlord *lord) {
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
-    mli_snapshot *out = NULL, **at;
+    mli_snapshot *out, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
@@ -24659,12 +24719,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
        thread read the clock. */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && state->readers) {
-        out->next = state->out;
-        state->out = out;
-        out = NULL;
-    }
+    if (state->count == MLI_SNAPSHOTS) mli_snapshot_put_out(state, mli_snapshots_evict(lord));
+    out = mli_snapshots_unread(state);
     mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
     return MEMLORD_OK;
@@ -24685,15 +24741,12 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
 }
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
     struct mli_snapshots_state *state = lord->snapshots;
-    mli_snapshot *out = NULL;
+    mli_snapshot *out;
     mli_snapshot_reader **at = &state->readers;
     mli_lock_take(&state->lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!state->readers) {
-        out = state->out;
-        state->out = NULL;
-    }
+    out = mli_snapshots_unread(state);
     mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
 }
@@ -24897,9 +24950,8 @@ static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    for (i = 0; i < state->count; i++)
-        mli_own_free(lord, state->at[i], state->at[i]->size);
-    mli_snapshot_list_free(lord, state->out);
+    state->readers = NULL; /* reports that were left by longjmp */
+    mli_snapshots_clear(lord);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
 }
@@ -26591,12 +26643,12 @@ typedef struct mli_series { /* the live bytes of a device, a tag or a site over 
     uint64_t most;    /* the highest number of bytes in a snapshot */
     uint64_t rate;    /* by how many bytes a minute the series grows; 0 if it does not grow */
     double fit;       /* R2, which says how well the line fits, from 0 to 1 */
+    uint64_t points;  /* how many snapshots the line goes through */
     int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: what the series is of */
     uint32_t dev;     /* the ledger's number of the device */
     uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
                          none, or for a device */
     uint32_t since;   /* the index of the snapshot at which the growth begins */
-    uint32_t points;  /* how many snapshots the line goes through */
 } mli_series;
 typedef struct mli_series_list {
     const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
@@ -27293,6 +27345,12 @@ MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char 
 /* Walks the pairs of devices between which a block was moved or copied since the last reset.
    Returns the pair after `route`, the newest pair if `route` is NULL, or NULL at the end. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
+typedef struct mli_route_line { /* what was moved and copied from one device to another */
+    uint64_t moves, moved_bytes;
+    uint64_t copies, copied_bytes;
+} mli_route_line;
+/* Returns the numbers of a pair of devices. */
+MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route);
 
 /* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
    if there is no checkpoint. */
@@ -27379,6 +27437,14 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
     while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
         route = route->next;
     return route;
+}
+MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route) {
+    mli_route_line line;
+    line.moves = mli_u64_load(&route->moves);
+    line.moved_bytes = mli_u64_load(&route->moved_bytes);
+    line.copies = mli_u64_load(&route->copies);
+    line.copied_bytes = mli_u64_load(&route->copied_bytes);
+    return line;
 }
 
 /* Adds a block to the sum of its stream. */
@@ -29103,6 +29169,188 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 }
 #endif
 
+/* ----------------------------------------------------------------------- src/reports/lists.h -- */
+
+/* Owns the table of the numbers that TEXT and JSON list of a line: of a tag, a site, a stack and so
+   on. A new number of such a list is one row of the table. May use reports/capture. Owns no state.
+   Locks: none. */
+
+/* The lists, with the type of their lines. */
+#define MLI_LISTS(X)                                                                               \
+    X(CAPACITY, mli_phys_line)                                                                     \
+    X(TAGS, mli_tag_line)                                                                          \
+    X(SITES, memlord_site_stat)                                                                    \
+    X(STACKS, mli_stack_line)                                                                      \
+    X(BLOCKS, memlord_block_info)                                                                  \
+    X(ACCOUNTS, memlord_account_stat)                                                              \
+    X(STREAMS, mli_stream_line)                                                                    \
+    X(GROWTH, mli_series)                                                                          \
+    X(LEAKS, mli_leak_sum)                                                                         \
+    X(MISTAKES, memlord_anomaly)                                                                   \
+    X(ROUTES, mli_route_line)
+typedef enum mli_list {
+#define MLI_X(list, type) MLI_LIST_##list,
+    MLI_LISTS(MLI_X)
+#undef MLI_X
+} mli_list;
+
+/* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
+   standard errors only if `errors` is 1. */
+MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors);
+/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS tells. */
+MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors);
+/* Writes the numbers of a line as members of a JSON object, each after a comma. */
+MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line);
+
+/* ----------------------------------------------------------------------- src/reports/lists.c -- */
+
+#include <stddef.h> /* offsetof */
+
+/* How TEXT writes a number. JSON writes integers. */
+enum {
+    MLI_CELL_BYTES,
+    MLI_CELL_ERROR, /* bytes; only in a list with standard errors */
+    MLI_CELL_COUNT,
+    MLI_CELL_TIME,
+    MLI_CELL_CHANGE /* bytes with a sign */
+};
+
+/* The columns of each list in their order: the list, the member of a line, which is a uint64_t or
+   an int64_t, the key in JSON, the heading in TEXT, and the kind. An empty key or heading: the
+   format leaves out the column. */
+#define MLI_LIST_COLUMNS(X)                                                                        \
+    X(CAPACITY, total, "total", "total", BYTES)                                                    \
+    X(CAPACITY, used, "used", "", BYTES)                                                           \
+    X(CAPACITY, free, "free", "free", BYTES)                                                       \
+    X(CAPACITY, self, "self", "self", BYTES)                                                       \
+    X(CAPACITY, untagged, "untagged", "", BYTES)                                                   \
+    X(CAPACITY, context, "context", "", BYTES)                                                     \
+    X(CAPACITY, neighbours, "neighbours", "", BYTES)                                               \
+    X(CAPACITY, unaccounted, "unaccounted", "", CHANGE)                                            \
+    X(CAPACITY, process, "process", "", BYTES)                                                     \
+    X(CAPACITY, rest, "", "process", BYTES)                                                        \
+    X(CAPACITY, others, "others", "others", BYTES)                                                 \
+    X(CAPACITY, age, "age_ns", "", TIME)                                                           \
+    X(CAPACITY, limit, "limit", "limit", BYTES)                                                    \
+    X(CAPACITY, held, "held", "held", BYTES)                                                       \
+    X(TAGS, stat.allocated, "allocated", "live", BYTES)                                            \
+    X(TAGS, stat.peak, "peak", "peak", BYTES)                                                      \
+    X(TAGS, peak_error, "peak_error", "", BYTES)                                                   \
+    X(TAGS, stat.blocks, "blocks", "blocks", COUNT)                                                \
+    X(TAGS, stat.expected, "expected", "expected", BYTES)                                          \
+    X(TAGS, stat.variance, "variance", "variance", CHANGE)                                         \
+    X(SITES, live_bytes, "live_bytes", "live", BYTES)                                              \
+    X(SITES, peak_bytes, "peak_bytes", "peak", BYTES)                                              \
+    X(SITES, allocs, "allocs", "allocs", COUNT)                                                    \
+    X(SITES, alloc_bytes, "alloc_bytes", "allocated", BYTES)                                       \
+    X(SITES, frees, "frees", "", COUNT)                                                            \
+    X(SITES, free_bytes, "free_bytes", "", BYTES)                                                  \
+    X(STACKS, stat.live_bytes, "live_bytes", "live", BYTES)                                        \
+    X(STACKS, stat.error_bytes, "error_bytes", "error", ERROR)                                     \
+    X(STACKS, stat.peak_bytes, "peak_bytes", "peak", BYTES)                                        \
+    X(STACKS, held, "at_peak_bytes", "at peak", BYTES)                                             \
+    X(STACKS, stat.allocs, "allocs", "allocs", COUNT)                                              \
+    X(STACKS, stat.alloc_bytes, "alloc_bytes", "allocated", BYTES)                                 \
+    X(STACKS, stat.samples, "samples", "", COUNT)                                                  \
+    X(BLOCKS, bytes, "bytes", "bytes", BYTES)                                                      \
+    X(BLOCKS, refs, "refs", "refs", COUNT)                                                         \
+    X(BLOCKS, born, "born", "", COUNT)                                                             \
+    X(ACCOUNTS, bytes, "bytes", "bytes", BYTES)                                                    \
+    X(ACCOUNTS, peak, "peak", "peak", BYTES)                                                       \
+    X(ACCOUNTS, limit, "limit", "limit", BYTES)                                                    \
+    X(ACCOUNTS, refused, "refused", "refused", COUNT)                                              \
+    X(STREAMS, bytes, "bytes", "bytes", BYTES)                                                     \
+    X(STREAMS, blocks, "blocks", "blocks", COUNT)                                                  \
+    X(GROWTH, rate, "bytes_per_minute", "a minute", BYTES)                                         \
+    X(GROWTH, points, "snapshots", "snapshots", COUNT)                                             \
+    X(LEAKS, bytes, "bytes", "bytes", BYTES)                                                       \
+    X(LEAKS, blocks, "count", "blocks", COUNT)                                                     \
+    X(MISTAKES, count, "count", "count", COUNT)                                                    \
+    X(MISTAKES, bytes, "bytes", "bytes", BYTES)                                                    \
+    X(MISTAKES, first_ns, "first_ns", "first", TIME)                                               \
+    X(MISTAKES, last_ns, "last_ns", "last", TIME)                                                  \
+    X(ROUTES, moves, "count", "moves", COUNT)                                                      \
+    X(ROUTES, moved_bytes, "bytes", "bytes", BYTES)                                                \
+    X(ROUTES, copies, "copies", "copies", COUNT)                                                   \
+    X(ROUTES, copied_bytes, "copied_bytes", "bytes", BYTES)
+
+#define MLI_X(list, type) typedef type mli_line_of_##list;
+MLI_LISTS(MLI_X)
+#undef MLI_X
+
+static const struct {
+    unsigned short at; /* the member's offset */
+    unsigned char list, kind;
+} mli_list_columns[] = {
+#define MLI_X(list, member, key, heading, kind) \
+    {offsetof(mli_line_of_##list, member), MLI_LIST_##list, MLI_CELL_##kind},
+    MLI_LIST_COLUMNS(MLI_X)
+#undef MLI_X
+};
+#define MLI_LIST_COLUMN_COUNT (sizeof mli_list_columns / sizeof *mli_list_columns)
+static const char mli_list_texts[] = "" /* the key and the heading of each column */
+#define MLI_X(list, member, key, heading, kind) key "\0" heading "\0"
+    MLI_LIST_COLUMNS(MLI_X)
+#undef MLI_X
+    ;
+
+typedef struct mli_column {
+    size_t next; /* the index of the column after this one */
+    const char *key, *heading;
+    int kind;
+    uint64_t value; /* the number of the line in this column */
+} mli_column;
+/* Goes to the next column of a list. Reads its number from the line, unless that is NULL. Returns 0
+   after the last one. */
+static int mli_column_next(mli_column *c, mli_list list, const void *line) {
+    while (c->next < MLI_LIST_COLUMN_COUNT) {
+        const size_t i = c->next++;
+        c->key = i ? c->heading + strlen(c->heading) + 1 : mli_list_texts;
+        c->heading = c->key + strlen(c->key) + 1;
+        c->kind = mli_list_columns[i].kind;
+        if (mli_list_columns[i].list != list) continue;
+        if (line) memcpy(&c->value, (const char *)line + mli_list_columns[i].at, sizeof c->value);
+        return 1;
+    }
+    return 0;
+}
+/* Returns 1 if TEXT has the column. */
+static int mli_column_in_text(const mli_column *c, int errors) {
+    return *c->heading && (errors || c->kind != MLI_CELL_ERROR);
+}
+
+MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors) {
+    static const char blanks[] = "            "; /* as wide as a number */
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, NULL))
+        if (mli_column_in_text(&c, errors)) {
+            mli_put_str(o, blanks + strlen(c.heading));
+            mli_put_str(o, c.heading);
+        }
+}
+MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors) {
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, line)) {
+        if (!mli_column_in_text(&c, errors)) continue;
+        switch (c.kind) {
+        case MLI_CELL_COUNT: mli_putf(o, "%12ju", c.value); break;
+        case MLI_CELL_TIME: mli_putf(o, "%12jX", c.value); break;
+        case MLI_CELL_CHANGE: mli_putf(o, "%+12jd", (int64_t)c.value); break;
+        default: mli_putf(o, "%12jo", c.value);
+        }
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line) {
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, line)) {
+        if (!*c.key) continue;
+        if (c.kind == MLI_CELL_CHANGE)
+            mli_jsonf(o, ",%s:%jd", c.key, (int64_t)c.value);
+        else
+            mli_jsonf(o, ",%s:%ju", c.key, c.value);
+    }
+}
+
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
 /* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
@@ -29239,14 +29487,9 @@ static void mli_json_phys_all(mli_report *r) {
     mli_jsonf(r->o, ",\n'capacity':[");
     for (i = 0; i < r->phys_count; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_jsonf(r->o,
-                  ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
-                  "'context':%ju,'neighbours':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,"
-                  "'age_ns':%ju,'limit':%ju,'held':%ju,'devices':[",
-                  mli_device_code(line->of.device), line->total, line->used, line->free,
-                  line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
-                  line->process,
-                  line->others, line->age, line->limit, line->held);
+        mli_jsonf(r->o, ",\n{'device':'%i'", mli_device_code(line->of.device));
+        mli_list_json(r->o, MLI_LIST_CAPACITY, line);
+        mli_jsonf(r->o, ",'devices':[");
         for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes the capacity
                                                    counts */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
@@ -29262,9 +29505,9 @@ static void mli_json_accounts(mli_report *r) {
     mli_jsonf(r->o, ",\n'accounts':{'open':%ju,'largest':[", (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_jsonf(r->o,
-                  ",\n{'name':%s,'device':'%i','bytes':%ju,'peak':%ju,'limit':%ju,'refused':%ju}",
-                  s->name, mli_device_code(s->device), s->bytes, s->peak, s->limit, s->refused);
+        mli_jsonf(r->o, ",\n{'name':%s,'device':'%i'", s->name, mli_device_code(s->device));
+        mli_list_json(r->o, MLI_LIST_ACCOUNTS, s);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]}");
 }
@@ -29273,25 +29516,25 @@ static void mli_json_streams(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'streams':{'count':%ju,'more':%ju,'largest':[", (uint64_t)r->streams,
               (uint64_t)r->streams_lost);
-    for (i = 0; i < r->stream_lines; i++)
-        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i','bytes':%ju,'blocks':%ju}",
-                  r->stream[i].stream,
-                  mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device),
-                  r->stream[i].bytes, r->stream[i].blocks);
-    mli_jsonf(r->o, "],'rest':{'bytes':%ju,'blocks':%ju}}", r->stream_rest.bytes,
-              r->stream_rest.blocks);
+    for (i = 0; i < r->stream_lines; i++) {
+        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i'", r->stream[i].stream,
+                  mli_report_device(r, r->stream[i].dev));
+        mli_list_json(r->o, MLI_LIST_STREAMS, &r->stream[i]);
+        mli_put_str(r->o, "}");
+    }
+    mli_jsonf(r->o, "],'rest':{");
+    mli_list_json(r->o, MLI_LIST_STREAMS, &r->stream_rest);
+    mli_put_str(r->o, "}}");
 }
 
 static void mli_json_tags(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'tags':[");
     for (i = 1; i <= r->tags; i++) {
-        const memlord_tag_stat *s = &r->tag[i].stat;
-        mli_jsonf(r->o,
-                  ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'peak_error':%ju,"
-                  "'blocks':%ju,'expected':%ju,'variance':%jd}",
-                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak,
-                  r->tag[i].peak_error, s->blocks, s->expected, s->variance);
+        mli_jsonf(r->o, ",\n{'tag':%s,'device':'%i'", r->tag[i].stat.tag,
+                  mli_device_code(r->tag[i].of.device));
+        mli_list_json(r->o, MLI_LIST_TAGS, &r->tag[i]);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]");
 }
@@ -29367,14 +29610,11 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     mli_json_frames(w);
     mli_jsonf(r->o, ",'list':[");
     for (i = 0; i < r->stacks && !r->o->failed; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_json_stack(w, r->stack[i].node);
-        mli_jsonf(r->o,
-                  ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'at_peak_bytes':%ju,'samples':%ju,'error_bytes':%ju",
-                  mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, r->stack[i].held, s->samples, s->error_bytes);
-        if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
+        const mli_stack_line *line = &r->stack[i];
+        mli_json_stack(w, line->node);
+        mli_jsonf(r->o, ",'device':'%i'", mli_device_code(line->stat.device));
+        mli_list_json(r->o, MLI_LIST_STACKS, line);
+        if (!w->brief) mli_json_u64(r->o, "temporaries", line->stat.temporaries);
         mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o,
@@ -29406,11 +29646,10 @@ static void mli_json_sites(mli_report *r) {
         const uint64_t error = mli_site_stat_fill(r->lord, i, &s);
         if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
         s.site = mli_site_display_of(r->lord, s.site);
-        mli_jsonf(r->o,
-                  ",\n{'site':%p,'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,"
-                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju,'peak_error':%ju",
-                  (const void *)s.site, mli_device_code(s.device), s.alloc_bytes,
-                  s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes, error);
+        mli_jsonf(r->o, ",\n{'site':%p,'device':'%i'", (const void *)s.site,
+                  mli_device_code(s.device));
+        mli_list_json(r->o, MLI_LIST_SITES, &s);
+        mli_json_u64(r->o, "peak_error", error);
         if (memlord_site_place(r->lord, s.site, &place) == MEMLORD_OK)
             mli_jsonf(r->o, ",'module':%s,'offset':%ju,'build_id':%s", place.module, place.offset,
                       place.build_id);
@@ -29612,8 +29851,8 @@ static MLI_COLD void mli_json_series(mli_report *r) {
     for (n = 0; n < list->growing; n++) {
         const mli_series *s = &list->grows[n];
         mli_json_series_of(r, s);
-        mli_jsonf(r->o, ",'bytes_per_minute':%ju,'since_ns':%ju,'snapshots':%ju,'r2':%g}",
-                  s->rate, list->snapshot[s->since]->time, (uint64_t)s->points, s->fit);
+        mli_list_json(r->o, MLI_LIST_GROWTH, s);
+        mli_jsonf(r->o, ",'since_ns':%ju,'r2':%g}", list->snapshot[s->since]->time, s->fit);
     }
     mli_put_str(r->o, "]}");
 }
@@ -29654,11 +29893,17 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes the bytes and the number of leaked blocks. */
+static void mli_json_amount(mli_report *r, uint64_t bytes, uint64_t blocks) {
+    const mli_leak_sum sum = {bytes, blocks, 0};
+    mli_list_json(r->o, MLI_LIST_LEAKS, &sum);
+}
 static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     const uint64_t unknown = s->devices ? 0 : UINT64_MAX;
-    mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
-              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes,
-              s->devices | unknown, s->tags | unknown, s->scopes | unknown);
+    mli_jsonf(r->o, "{'site':%p", (const void *)mli_leak_site_of(&r->leak_sites, s));
+    mli_json_amount(r, s->bytes, s->blocks);
+    mli_jsonf(r->o, ",'devices':%ju,'tags':%ju,'scopes':%ju", s->devices | unknown,
+              s->tags | unknown, s->scopes | unknown);
     mli_jsonf(r->o, s->devices == 1 ? ",'device':'%i'" : ",'device':null",
               s->devices == 1 ? mli_report_device(r, s->dev) : 0);
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
@@ -29707,18 +29952,19 @@ static void mli_json_leaks(const mli_json_writer *w) {
     for (i = 0; i < r->leaks.count; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         const memlord_block_info of = mli_leak_info(r->lord, leak);
-        mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
-                  (const void *)of.site, of.tag, of.scope, mli_device_code(of.device),
-                  leak->blocks, leak->bytes);
+        mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i'", (const void *)of.site,
+                  of.tag, of.scope, mli_device_code(of.device));
+        mli_json_amount(r, leak->bytes, leak->blocks);
+        mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o, "],'by_stack':[");
     for (i = 0; i < r->stack_leaks; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
         const uint32_t dev = mli_stack_row_at(r->lord, leak->row)->dev;
         mli_json_stack(w, mli_stack_leak_node(r, i));
-        mli_jsonf(r->o, ",'device':'%i','count':%ju,'bytes':%ju,'samples':%ju}",
-                  mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
-                  leak->samples);
+        mli_jsonf(r->o, ",'device':'%i'", mli_report_device(r, dev));
+        mli_json_amount(r, leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_jsonf(r->o, ",'samples':%ju}", leak->samples);
     }
     mli_put_str(r->o, "]");
     mli_json_leak_sites(r);
@@ -29734,9 +29980,8 @@ static MLI_COLD void mli_json_mistakes(mli_report *r) {
         mli_jsonf(r->o, ",\n{'kind':%s,'device':'%i','storage':", mli_anomaly_name(a->kind),
                   mli_device_code(a->device));
         mli_jsonf(r->o, a->storage ? "'%jx'" : "null", a->storage);
-        mli_jsonf(r->o, ",'count':%ju,'bytes':%ju,'first_ns':%ju,'last_ns':%ju,'site':%p,'born':%p,"
-                        "'tag':%s}",
-                  a->count, a->bytes, a->first_ns, a->last_ns,
+        mli_list_json(r->o, MLI_LIST_MISTAKES, a);
+        mli_jsonf(r->o, ",'site':%p,'born':%p,'tag':%s}",
                   (const void *)(a->site.file[0] ? &a->site : NULL),
                   (const void *)(a->born.file[0] ? &a->born : NULL), a->tag);
     }
@@ -29746,13 +29991,13 @@ static MLI_COLD void mli_json_mistakes(mli_report *r) {
 static void mli_json_moves(mli_report *r) {
     const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
-    while ((route = mli_route_next(r->lord, route)) != NULL)
-        mli_jsonf(r->o,
-                  ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
-                  "'copied_bytes':%ju}",
-                  mli_report_device(r, route->from), mli_report_device(r, route->to),
-                  mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
-                  mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
+    while ((route = mli_route_next(r->lord, route)) != NULL) {
+        const mli_route_line line = mli_route_line_of(route);
+        mli_jsonf(r->o, ",{'from':'%i','to':'%i'", mli_report_device(r, route->from),
+                  mli_report_device(r, route->to));
+        mli_list_json(r->o, MLI_LIST_ROUTES, &line);
+        mli_put_str(r->o, "}");
+    }
     mli_put_str(r->o, "]");
 }
 
@@ -29893,10 +30138,11 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
                        2^53 */
-              ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
-              "'scope':%s,'site':%p,'name':%s,'dtype':%s",
-              mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
-              b->scope, (const void *)b->site, b->meta.name, b->meta.dtype);
+              ",\n{'device':'%i','storage':'%jx'",
+              mli_device_code(b->device), b->storage);
+    mli_list_json(r->o, MLI_LIST_BLOCKS, b);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s,'site':%p,'name':%s,'dtype':%s", b->tag, b->scope,
+              (const void *)b->site, b->meta.name, b->meta.dtype);
     mli_json_shape(r->o, &b->meta);
     mli_jsonf(r->o, ",'flags':%ju,'pending':%ju", (uint64_t)b->meta.flags,
               (uint64_t)(b->pending != 0));
@@ -31304,6 +31550,22 @@ static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t show
     mli_putf(r->o, ", %jo\n", bytes);
 }
 
+/* Begins a list: writes a blank line, the headings of the columns, and two blanks. */
+static void mli_text_head(mli_report *r, mli_list list) {
+    mli_put_str(r->o, "\n");
+    mli_list_headings(r->o, list, 0);
+    mli_put_str(r->o, "  ");
+}
+/* Writes the numbers of a line of a list. */
+static void mli_text_row(mli_report *r, mli_list list, const void *line) {
+    mli_list_text(r->o, list, line, 0);
+}
+/* Writes the numbers of a line of leaks. */
+static void mli_text_leak_row(mli_report *r, uint64_t bytes, uint64_t blocks) {
+    const mli_leak_sum sum = {bytes, blocks, 0};
+    mli_text_row(r, MLI_LIST_LEAKS, &sum);
+}
+
 /* Writes a line for each type of device that has several devices. */
 static void mli_text_types(mli_report *r) {
     uint32_t i;
@@ -31379,11 +31641,12 @@ static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
     uint64_t left = r->tag_bytes;
     if (!shown) return;
-    mli_put_str(r->o, "\n        live        peak    blocks    expected    variance  tag\n");
+    mli_text_head(r, MLI_LIST_TAGS);
+    mli_put_str(r->o, "tag\n");
     for (i = 0; i < shown; i++) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%12jo%12jo%10ju%12jo%+12jd  %s", s->allocated, s->peak, s->blocks,
-                 s->expected, s->variance, s->tag);
+        mli_text_row(r, MLI_LIST_TAGS, &r->top_tag[i]);
+        mli_putf(r->o, "  %s", s->tag);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(r->top_tag[i].of.device));
         mli_put_str(r->o, "\n");
         left -= s->allocated;
@@ -31418,17 +31681,16 @@ static void mli_text_sites(mli_report *r, size_t most) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
-    mli_putf(r->o,
-             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
-             "sites, %jo live\n",
-             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
+    mli_text_head(r, MLI_LIST_SITES);
+    mli_putf(r->o, "hotspots by %s: %ju of %ju sites, %jo live\n", r->by_peak ? "peak" : "live",
+             (uint64_t)shown, r->site_total, sum);
     for (i = 0; i < shown; i++) {
-        const memlord_site_stat *s = &r->site[i];
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
-                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
-                 s->alloc_bytes, (const void *)s->site);
-        if (s->site != &mli_arena_site) mli_text_callers(r, s);
-        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
+        memlord_site_stat s = r->site[i];
+        if (s.site == &mli_arena_site) s.peak_bytes = UINT64_MAX; /* it is not known */
+        mli_text_row(r, MLI_LIST_SITES, &s);
+        mli_putf(r->o, "  %p", (const void *)s.site);
+        if (s.site != &mli_arena_site) mli_text_callers(r, &s);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s.device));
         mli_put_str(r->o, "\n");
     }
 }
@@ -31481,19 +31743,17 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
              (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     if (samples) mli_put_str(r->o, "; error: the standard error of live, -: no sample lives");
-    mli_putf(r->o, "\n        live%s        peak     at peak      allocs   allocated\n",
-             samples ? "       error" : "");
+    mli_put_str(r->o, "\n");
+    mli_list_headings(r->o, MLI_LIST_STACKS, samples);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_putf(r->o, "%12jo", s->live_bytes);
-        if (samples && s->live_bytes)
-            mli_putf(r->o, "%12jo", s->error_bytes);
-        else if (samples)
-            mli_put_str(r->o, "           -"); /* the error is not known, because some live blocks
-                                                  may not have been picked */
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->peak_bytes, r->stack[i].held, s->allocs,
-                 s->alloc_bytes);
-        mli_text_stack(r, r->stack[i].node);
+        mli_stack_line line = r->stack[i];
+        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* it is not known, because
+                                                                          some live blocks may not
+                                                                          have been picked */
+        mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
+        mli_put_str(r->o, "  ");
+        mli_text_stack(r, line.node);
     }
     for (; i < r->stacks; i++)
         left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
@@ -31507,13 +31767,13 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity           total        free        self     process"
-                      "      others       limit        held\n");
+    mli_put_str(r->o, "\ncapacity    ");
+    mli_list_headings(r->o, MLI_LIST_CAPACITY, 0);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-12i%12jo%12jo%12jo%12jo%12jo%12jo%12jo\n",
-                 mli_device_code(line->of.device), line->total, line->free, line->self, line->rest,
-                 line->others, line->limit, line->held);
+        mli_putf(r->o, "%-12i", mli_device_code(r->phys[i].of.device));
+        mli_text_row(r, MLI_LIST_CAPACITY, &r->phys[i]);
+        mli_put_str(r->o, "\n");
     }
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
@@ -31601,26 +31861,29 @@ static void mli_text_ages(mli_report *r, uint32_t i) {
 static void mli_text_accounts(mli_report *r) {
     size_t i;
     if (!r->accounts) return;
-    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
-             (uint64_t)r->account_lines, (uint64_t)r->accounts);
+    mli_text_head(r, MLI_LIST_ACCOUNTS);
+    mli_putf(r->o, "accounts: %ju of %ju\n", (uint64_t)r->account_lines, (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
-                 s->refused, s->name, mli_device_code(s->device));
+        mli_text_row(r, MLI_LIST_ACCOUNTS, s);
+        mli_putf(r->o, "  %s on %i\n", s->name, mli_device_code(s->device));
     }
 }
 
 static void mli_text_streams(mli_report *r) {
     size_t i;
     if (!r->streams) return;
-    mli_putf(r->o, "\n       bytes      blocks  streams: %ju of %ju%s\n", (uint64_t)r->stream_lines,
-             (uint64_t)r->streams, r->streams_lost ? " or more" : "");
-    for (i = 0; i < r->stream_lines; i++)
-        mli_putf(r->o, "%12jo%12ju  %jx on %i\n", r->stream[i].bytes, r->stream[i].blocks,
-                 r->stream[i].stream,
-                 mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device));
-    if (r->stream_rest.blocks)
-        mli_putf(r->o, "%12jo%12ju  on others\n", r->stream_rest.bytes, r->stream_rest.blocks);
+    mli_text_head(r, MLI_LIST_STREAMS);
+    mli_putf(r->o, "streams: %ju of %ju%s\n", (uint64_t)r->stream_lines, (uint64_t)r->streams,
+             r->streams_lost ? " or more" : "");
+    for (i = 0; i < r->stream_lines; i++) {
+        mli_text_row(r, MLI_LIST_STREAMS, &r->stream[i]);
+        mli_putf(r->o, "  %jx on %i\n", r->stream[i].stream,
+                 mli_report_device(r, r->stream[i].dev));
+    }
+    if (!r->stream_rest.blocks) return;
+    mli_text_row(r, MLI_LIST_STREAMS, &r->stream_rest);
+    mli_put_str(r->o, "  on others\n");
 }
 
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
@@ -31637,7 +31900,7 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
                                  &count, &bytes);
     for (i = 0; i < n; i++) {
         const memlord_part_info *part = &r->part[i];
-        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
+        mli_putf(r->o, "%26jo at %ju", part->bytes, part->offset);
         if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
         mli_text_meta(r->o, &part->meta);
         mli_put_str(r->o, "\n");
@@ -31649,8 +31912,8 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
 }
 
 static void mli_text_block(mli_report *r, const memlord_block_info *b) {
-    mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-             b->storage);
+    mli_text_row(r, MLI_LIST_BLOCKS, b);
+    mli_putf(r->o, "  %i %jx", mli_device_code(b->device), b->storage);
     if (b->tag) mli_putf(r->o, " [%s]", b->tag);
     mli_text_meta(r->o, &b->meta);
     if (b->scope) mli_putf(r->o, " in %s", b->scope);
@@ -31663,8 +31926,8 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->block[i].bytes;
-    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
-             (uint64_t)shown, r->total.live_blocks, sum);
+    mli_text_head(r, MLI_LIST_BLOCKS);
+    mli_putf(r->o, "largest blocks: %ju of %ju, %jo\n", (uint64_t)shown, r->total.live_blocks, sum);
     for (i = 0; i < shown; i++) {
         mli_text_block(r, &r->block[i]);
         if (parts) mli_text_parts(r, &r->block[i]);
@@ -31716,13 +31979,14 @@ static MLI_COLD void mli_text_growth(mli_report *r) {
     size_t i;
     if (!r->series.growing) return;
     mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at "
-                      "least 8 snapshots and 1 s with R2 >= 0.8\n"
-                      "    a minute   snapshots       since       R2\n");
+                      "least 8 snapshots and 1 s with R2 >= 0.8\n");
+    mli_list_headings(r->o, MLI_LIST_GROWTH, 0);
+    mli_put_str(r->o, "       since       R2\n");
     for (i = 0; i < r->series.growing; i++) {
         const mli_series *s = &r->series.grows[i];
         const char *tag = mli_series_tag(r->lord, s);
-        mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
-                 r->series.snapshot[s->since]->time);
+        mli_text_row(r, MLI_LIST_GROWTH, s);
+        mli_putf(r->o, "%12jX    ", r->series.snapshot[s->since]->time);
         mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
         if (s->book == MLI_BOOK_TAG) mli_putf(r->o, "  tag %s", tag ? tag : "(untagged)");
         if (s->book == MLI_BOOK_SITE)
@@ -31753,7 +32017,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
-    mli_putf(r->o, "%12jo%11ju ", s->bytes, s->blocks);
+    mli_text_leak_row(r, s->bytes, s->blocks);
+    mli_put_str(r->o, " ");
     mli_put_leak_site(r, r->o, s);
     mli_put_str(r->o, "\n");
     if (s->devices < 2 && s->tags + (uint32_t)s->untagged < 2 &&
@@ -31762,7 +32027,8 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     for (i = 0; i < r->leaks.count && groups < MLI_TEXT_LEAK_GROUPS; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         if (r->leak_sites.of[i] != number) continue;
-        mli_putf(r->o, "%12jo%11ju      ", leak->bytes, leak->blocks);
+        mli_text_leak_row(r, leak->bytes, leak->blocks);
+        mli_put_str(r->o, "      ");
         mli_put_leak(r->o, r->lord, leak, 0);
         mli_put_str(r->o, "\n");
         groups++;
@@ -31789,20 +32055,22 @@ static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
     if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
-    mli_putf(r->o, r->mark ? "\n       bytes     blocks  leaks since mark %ju: "
-                           : "\n       bytes     blocks  still live, and no mark was set: ",
+    mli_text_head(r, MLI_LIST_LEAKS);
+    mli_putf(r->o, r->mark ? "leaks since mark %ju: " : "still live, and no mark was set: ",
              r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->leak_sites.lines && i < MLI_TEXT_LEAKS; i++) mli_text_leak_site(r, i + 1);
     mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
-    mli_putf(r->o, "\n       bytes     blocks  %s by stack", r->mark ? "leaks" : "still live,");
+    mli_text_head(r, MLI_LIST_LEAKS);
+    mli_put_str(r->o, r->mark ? "leaks by stack" : "still live, by stack");
     mli_text_estimates(r);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_text_leak_row(r, leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_put_str(r->o, "  ");
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
         left -= leak->bytes;
     }
@@ -31814,11 +32082,13 @@ static void mli_text_routes(mli_report *r) {
     const mli_route *route = NULL;
     int lines = 0;
     while ((route = mli_route_next(r->lord, route)) != NULL) {
-        if (!lines++)
-            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
-        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
-                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
-                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
+        const mli_route_line line = mli_route_line_of(route);
+        if (!lines++) {
+            mli_text_head(r, MLI_LIST_ROUTES);
+            mli_put_str(r->o, "from, to\n");
+        }
+        mli_text_row(r, MLI_LIST_ROUTES, &line);
+        mli_putf(r->o, "  %i, %i\n", mli_report_device(r, route->from),
                  mli_report_device(r, route->to));
     }
 }
@@ -31882,12 +32152,12 @@ static MLI_COLD void mli_text_modules(const mli_report *r) {
 static MLI_COLD void mli_text_mistakes(mli_report *r) {
     size_t i;
     if (!r->mistakes) return;
-    mli_put_str(r->o, "\n       count       bytes       first        last  mistakes, the heaviest "
-                      "first\n");
+    mli_text_head(r, MLI_LIST_MISTAKES);
+    mli_put_str(r->o, "mistakes, the heaviest first\n");
     for (i = 0; i < r->mistakes; i++) {
         const memlord_anomaly *a = &r->mistake[i].is;
-        mli_putf(r->o, "%12ju%12jo%12jX%12jX  %s, %i", a->count, a->bytes, a->first_ns, a->last_ns,
-                 mli_anomaly_name(a->kind), mli_device_code(a->device));
+        mli_text_row(r, MLI_LIST_MISTAKES, a);
+        mli_putf(r->o, "  %s, %i", mli_anomaly_name(a->kind), mli_device_code(a->device));
         if (a->storage) mli_putf(r->o, " %jx", a->storage);
         if (a->site.file[0]) mli_putf(r->o, ", at %p", (const void *)&a->site);
         if (a->born.file[0]) mli_putf(r->o, ", born at %p", (const void *)&a->born);
