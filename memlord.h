@@ -10877,19 +10877,23 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets.
-   May use books/names, books/devices and books/threads. Invariant: an account is read and changed
-   only under its lock, and only while it is open. A handle has the generation of its record.
-   Closing an account changes that generation, so a later call with the old handle finds no record.
-   Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each account has
-   a lock of its own (MLI_RANK_ACCOUNT). */
+/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
+   account counts the bytes that are charged to a user or a request of the host, and may have a
+   limit. A ticket reserves bytes for later allocs. The host knows an account or a ticket by an id.
+   A handle is the part of its record by which the record is found under this id. May use
+   books/names, books/devices and books/threads. Invariant: an account is read and changed only
+   under its lock, and only while it is open. Closing an account changes the generation of its
+   record, which is a part of the id. So a later call with the old id finds no record. Locks: the
+   cold lock (mli_process.cold_lock) guards the lists of closed records; each account has a lock of
+   its own (MLI_RANK_ACCOUNT). */
 
-/* The first member of the record that a ticket or an account names. The ticket or account is an id:
-   the number in the upper 32 bits, the generation in the lower 32. A closed record waits in a list
-   until it is opened again, under the next generation. Ledgers begin with different generations, so
-   that a ledger does not take the ticket of another ledger for its own. */
+/* The first member of the record of a ticket or an account. The id of the ticket or account has the
+   record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
+   in a list until it is opened again, under the next generation. Ledgers begin with different
+   generations, so that a ledger does not take the ticket of another ledger for its own. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* odd while the record is open, even while it is closed */
+    mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
+                                grows at each change */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
@@ -10910,22 +10914,26 @@ typedef struct mli_account_record {
    as zeros, so no id matches it. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a vector, and puts it in `list` under `lock`. */
+/* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
+   one more than the number of records in the vector. */
 MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Takes the cold lock, and returns a closed record of a list that this lock guards. If there is no
-   memory for a record, drops the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, and returns the first record of a list of closed records, which this lock
+   guards. If the list is empty, adds a record to it. If there is no memory for the record, drops
+   the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Opens the first record of a list, and returns the id of its ticket or account. Requires: the
-   caller holds the lock of the list and has filled in the record. */
+/* Removes the first record from a list of closed records, opens it, and returns the id of its
+   ticket or account. Requires: the caller holds the lock of the list and has filled in the
+   record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
-/* Closes a record, and puts it in a list. Requires: the caller holds the lock of the list. */
+/* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
+   the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
 /* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
@@ -10945,21 +10953,22 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Adds `bytes` to the bytes that tickets hold of an account. Returns 0, and adds nothing, if the
-   account's limit leaves no room for them. If the account is closed, returns 1 and adds nothing. */
+/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
+   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
+   returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
 /* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
    limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold `bytes` more once the calls in progress have ended. These
-   calls record blocks of `in_flight` bytes that tickets hold, so these bytes count twice until
-   then. */
+/* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
+   These calls are recording blocks whose bytes tickets hold. Their `in_flight` bytes count twice
+   until then: as held by a ticket and as charged by the block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
-/* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the
-   statistics of the account; its `bytes` include those that tickets hold. Requires: the caller
-   holds no lock. */
+/* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
+   *out gets the statistics of the account; its `bytes` include those that tickets hold. Requires:
+   the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
@@ -10967,9 +10976,9 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block to an account. The limit does not stop the charge, because the block
-   exists already. If the account is closed, or would have more than 2^48 bytes, charges nothing and
-   returns 0. */
+/* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
+   limit, because the block exists already. If the account is closed, or would have more than 2^48
+   bytes, charges nothing and returns 0. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
@@ -10988,7 +10997,8 @@ MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; changes under the cold lock */
+    mli_u32 count;             /* one more than the number of records; changes under the cold
+                                  lock */
     struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
@@ -11092,9 +11102,9 @@ static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds `bytes` to an account, if its own bytes and those that tickets hold are then at most `most`.
-   Otherwise adds nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it adds nothing, or if
-   the account is then over its limit. */
+/* Charges `bytes` to an account, if its charged bytes and those that tickets hold are then at most
+   `most` together. Otherwise charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
+   charges nothing, or if the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -11218,8 +11228,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork stops all shards, but a thread may charge an
-   account while it is outside of all shards. So a fork takes these locks, too. */
+/* Takes or drops the locks of all accounts. A fork waits until no thread changes the map of blocks.
+   Another thread may still be charging an account, so a fork takes these locks, too. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -11302,7 +11312,7 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) { /* several threads share the record, so it uses no account */
+    if (mli_is_orphan(lord, t)) { /* several threads share this record, so it charges no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
         t->now.account = account;
@@ -12052,29 +12062,30 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes, each with its site, and remembers which refusals were
-   logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
-   at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
-   mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
-   while a site is copied or the logger runs. */
+/* Owns the list of the host's mistakes (anomalies), each with its site. A site is a place in the
+   host's code. Also remembers which refusals were logged. A refusal is a call that ends with
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
+   base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
+   removes entries. A call without a mistake spends no time on the list. Locks: MLI_RANK_ANOMALIES
+   guards the list. No lock is held while a site is copied or the logger runs. */
 
 #define MLI_ANOMALIES 64 /* the most entries of the list */
 
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
-   allocator makes notes no site, because it runs inside another call, whose site is still
-   needed. */
+/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+   the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
+   whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` tells the site and
-   the tag of the block in question, in the format of mli_entry (without a side record); 0 means
-   that there is no block. Requires: the caller holds no lock but the orphan lock
-   (mli_threads_state). */
+   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` tells the
+   site and the tag of the block that the mistake concerns: it is the word2 of an mli_entry without
+   a side record. A `word2` of 0 means that the mistake concerns no block. Requires: the caller
+   holds no lock; only the orphan lock (mli_threads_state) may be held. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12101,9 +12112,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
    `site`. Logs the refusal if it is the first at that site, or the first with that result by the
-   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes.
-   Neither counts nor logs a call that the ledger's allocator makes. `fault` says what is wrong with
-   an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes. If
+   the ledger's own allocator makes the call, only returns r. `fault` says what is wrong with an
+   argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -12120,7 +12131,8 @@ typedef struct mli_anomaly {
                                   `born` */
     const memlord_site *given; /* the host's pointer to the site; it is compared but never
                                   followed */
-    const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
+    const memlord_site *site, *born; /* the ledger's copies of two sites: that of the mistake, and
+                                        that of the alloc of its block; NULL if there is no such
                                         site, or no memory for the copy */
     int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
@@ -12162,14 +12174,14 @@ static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int
     }
     return NULL;
 }
-/* Counts a mistake once more. */
+/* Counts a mistake that the list already has. */
 static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t now) {
     a->is.count++;
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Either is NULL
-   if the block has none. */
+/* Returns the site of a block and sets *tag to its tag, from the block's word2 in the map. Either
+   is NULL if the block has none. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -12179,9 +12191,10 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake once more if the list has it under the host's pointer to the present site.
-   Otherwise counts it as left out if the list is full. Returns 1 in both cases. Else returns 0, and
-   the caller copies the site. */
+/* Counts a mistake at the present site, if that needs no copy of the site. If the list has the
+   mistake under the host's pointer to the site, counts it there. If the list does not have it and
+   is full, counts it as left out. Returns 1 in both cases, and 0 if the caller has to copy the
+   site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -12259,8 +12272,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if all mistakes are
-   logged. */
+/* Copies to *out the first mistake that is not logged yet, and marks it as logged. Returns 0 if all
+   mistakes are logged. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -12276,8 +12289,7 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     return (int)i;
 }
 /* Logs a line such as "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at
-   main x.c:12; born at load y.c:3 [weights]". Refusals have a line of another form: see
-   mli_refusal_log. */
+   main x.c:12; born at load y.c:3 [weights]". mli_refusal_log writes the line of a refusal. */
 static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
@@ -15635,11 +15647,15 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
-   which the ledger had no memory to record. May use books/. Invariant: a call makes the counters of
-   a block (rows and cells) before it enters a shard, a part of the map, because a thread inside a
-   shard may not allocate. Inside the shard it changes the map and counts the change, so that no
-   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
-   cold lock, for a new route. */
+   which the ledger had no memory to record. The map has an entry for each block: its key (the
+   storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
+   stream). A block with further facts has a side record, to which its word2 then points. A probe
+   finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
+   number of a device. May use books/. Invariant: a call makes the counters of a block before it
+   enters a shard, a part of the map, because a thread inside a shard may not allocate. The counters
+   are the rows of the block's device, site and tag, and the thread's cell of each row. Inside the
+   shard the call changes the map and counts the change, so that no fork finds a block half counted.
+   Locks: those of the map; the fences lock, inside a shard; the cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15648,28 +15664,28 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that the word2 of a map entry points to, if there is one, and the parts in
-   it. Detaches its fences, and takes the bytes of the block off the account that they were charged
-   to. */
+/* Frees the side record that the word2 of a map entry points to, if there is one, and the block's
+   parts (described ranges of its bytes), which it has. Detaches its fences, and takes the bytes of
+   the block off the account that they were charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the change of counters (mli_row_delta) that counts a block as opened. */
+/* Returns the delta, a change of counters, that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the change of counters (mli_row_delta) that counts a block as closed. */
+/* Returns the delta, a change of counters, that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the thread's counters (cells) to which n deltas will be added. Requires: the caller is not
-   inside a shard, because the function may allocate. */
+/* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
+   because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that called free, wherever the block was allocated. Requires: the
+/* Counts a free at `site`, the site of the free, whatever the site of the block is. Requires: the
    caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half the range of
-   an int64. Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to
-   be live to reach 2^62. */
+/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half of the
+   largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if 2^30
+   of them are live. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15694,14 +15710,14 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if a free of an unknown storage matches a dropped alloc. The ledger expected that free,
-   and no longer expects it afterwards. */
+/* Returns 1 if a free of an unknown storage matches a dropped alloc. Each dropped alloc matches one
+   free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Counts a dropped alloc: one that failed with the error r, because the ledger had no memory to
-   record it, or no room for its device. If its device could not be added, counts the alloc for the
-   ledger as a whole. A later free of that storage is expected, and is then no unknown free: see
-   mli_drop_match. Counts nothing if r is any other error. Returns r. */
+   record it, or no room for its device. If the device could not be added, counts the alloc for the
+   ledger as a whole. A later free of the storage is then expected, and does not count as an unknown
+   free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
@@ -15719,28 +15735,29 @@ enum { /* what the map has under a key */
     MLI_KEY_USED     /* the block is live, and has fences (memlord_block_use) */
 };
 
-/* Returns what the map has under a key, as MLI_KEY_... Unless that is MLI_KEY_DEAD, *e gets the
-   entry, with the word2 that it would have without a side record. */
+/* Returns what the map has under a key, as MLI_KEY_... If the map has an entry, *e gets a copy of
+   it, with the word2 that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was meant to end the storage. An unknown storage then counts as an
-   unknown free. */
+   `ends` is 1 if the call was to free the storage. If the storage is not live, the call then counts
+   as an unknown free. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block. If the entry has no room for the count, adds a side record
-   first. */
+/* Adds a reference to a live block. If the entry has no room for the number of references, adds a
+   side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends, because its free was not recorded or its fences are
-                          not done */
-    MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
-    MLI_PUT_HOLD = 2   /* a bit to add to either of these: if an old block would end, it stays, and
-                          the call puts no entry */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
+                          done */
+    MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
+                          ends */
+    MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
+                          stays, and mli_entry_put puts no entry */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -15762,40 +15779,40 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
-   the side record. With `undo` takes back the counts of the alloc instead, as if the block had
-   never been opened. */
+   the side record. With `undo` takes back the counts of the alloc instead of counting the end, as
+   if the block had never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
-/* Undoes the open of a block of `bytes` by this thread, unless another thread has ended the block
-   or replaced it by one of another size. */
+/* Undoes the opening of a block of `bytes` by this thread. Does nothing if another thread has ended
+   the block, or has replaced it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
 /* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
-   fence. Returns the first fence; the other fences are its siblings. Requires: the caller is inside
-   the shard, and the block has a side record. */
+   fence whether it is done. Returns the block's first fence; its `sibling` is the next one.
+   Requires: the caller is inside the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
 /* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
    freed block, with the word2 that it would have without a side record. If no block was freed,
-   gone->key is 0. A block whose uses memlord_block_use has recorded becomes pending. *chain then
-   gets its first fence, and the caller asks the fences after this call, outside the shard. */
+   gone->key is 0. A block with fences (memlord_block_use) is not ended, but becomes pending. *chain
+   then gets its first fence, and the caller asks the fences after this call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the sampled call stack of the block. The totals of that stack include the block's
-   bytes until mli_pick_off subtracts them. */
+   *pick gets the call stack of the block's alloc, if that was sampled. The totals of that stack
+   include the block's bytes until mli_pick_off subtracts them. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
-   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The rows
-   in the result are rows of `dev`. Requires: the caller is not inside a shard, and `word2` is that
-   of an entry without a side record. */
+   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
+   has the numbers of the rows that the site and the tag have on `dev`. Requires: the caller is not
+   inside a shard, and `word2` is that of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -15803,22 +15820,23 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 /* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the site, the tag and the birth (mark, scope and stream) of a block in its entry, or in its
-   side record if it has one. Requires: the entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
+   `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
+   entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change. With
-   `moves` the change counts as the end of one block and the open of another, else as a change of
-   size. *rows gets the word2 that the entry would have without a side record. The caller cannot
-   read that from the side record, which another thread may free once the block is on the map. If
-   the map has no room, ends the block with its old bytes, and counts a dropped alloc of the new
-   ones. */
+/* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
+   counts the change. With `moves` the change counts as the end of one block and the begin of
+   another, else as a change of size. *rows gets the word2 that the entry would have without a side
+   record. The caller cannot read that from the side record, which another thread may free once the
+   block is on the map. If the map has no room, ends the block with its old bytes, and counts a
+   dropped alloc of the new ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, or NULL if there is none. The `next` of each route is the
-   route that was made before it. */
+/* Returns the route that was made last, or NULL if there is none. The member `next` of a route
+   leads to the one made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
    memory. Requires: the caller is not inside a shard. */
@@ -15827,13 +15845,14 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
    counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
-/* Makes room in the map for a key. A later insert of the key fails only if another thread takes
-   that room. */
+/* Makes room in the map for a key, so that a later insert of the key finds a vacant slot unless
+   another thread takes it. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
 /* Moves a block to another device, key or size, and counts the move. The block keeps its side
-   record. If the block has none, and the move will charge it to an account, adds one first. */
+   record. If it has no side record and the move will charge it to an account, adds a side record
+   first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -15880,8 +15899,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. Takes the bytes of a pending block off the statistic `pending`. If the
-   block was freed before the last reset, does not count its bytes as freed since then. */
+/* Counts the end of a block. If the block was pending, takes its bytes off the statistic `pending`.
+   If it was freed before the last reset, does not count its bytes as freed since the reset. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -15925,8 +15944,8 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. The call has kept
-   the facts there until it had left the shard and dropped its locks. */
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. A call keeps these
+   facts in the note, because it logs only after it has left the shard and dropped its locks. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -15967,10 +15986,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
-   of such a key is expected, so it does not count as unknown. dropped_keys has few places, and
-   there is no memory for more. A dropped alloc that finds no place is counted for its device
-   type. */
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
+   that key is expected, so it does not count as an unknown free. dropped_keys has few places,
+   because there was no memory for the alloc. An alloc that finds no place there is only counted,
+   for its device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -16063,7 +16082,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Takes one reference off the count of an entry. */
+/* Takes one reference off a block. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -16072,8 +16091,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds one to the references of an entry. Returns 0, and adds none, if the count needs a side
-   record first. */
+/* Adds one reference to a block. If the number of references needs a side record first, adds none
+   and returns 0. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -16102,9 +16121,9 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
-   is already in the slot ends. If that block was live, its free was never recorded, so this counts
-   as an implicit free. */
+/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. If an older
+   block is in the slot, that block ends. If the older block was live, its free was never recorded,
+   so its end counts as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -16124,8 +16143,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table keeps its size, so that calls are slower but still
-                    exact */
+    if (crowded) /* if there is no memory, the table keeps its size: calls are then slower, but
+                    still exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16168,8 +16187,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to an account, which mli_block_open chooses by `account`. Makes the side
-   record that holds the charge. Returns 0 if there is no memory for that record. */
+/* Charges a new block to the account that `account` means for mli_block_open, if to any. Makes the
+   side record that notes the charge. Returns 0 if there is no memory for that record, else 1. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -16276,7 +16295,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     return MEMLORD_OK;
 }
 
-/* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
+/* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick) {
@@ -24440,6 +24459,9 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
+/* Removes all snapshots from the list. They do not count as lost. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord);
+
 /* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
    system starts no thread, safe points do the saving. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
@@ -24668,6 +24690,28 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
+/* Adds a snapshot to the list of those that readers may still read. */
+static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot *s) {
+    s->next = state->out;
+    state->out = s;
+}
+/* Empties that list and returns what was in it, which the caller frees. Returns NULL while there
+   are readers. */
+static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
+    mli_snapshot *out = state->readers ? NULL : state->out;
+    if (out) state->out = NULL;
+    return out;
+}
+MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord) {
+    struct mli_snapshots_state *state = lord->snapshots;
+    mli_snapshot *out;
+    mli_lock_take(&state->lock);
+    while (state->count) mli_snapshot_put_out(state, state->at[--state->count]);
+    out = mli_snapshots_unread(state);
+    mli_lock_drop(&state->lock);
+    mli_snapshot_list_free(lord, out);
+}
+
 /* Returns 1 if the host's calls take the snapshots, and no thread of the ledger does. */
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
@@ -24677,7 +24721,7 @@ static int mli_snapshots_in_calls(const memlord *lord) {
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
-    mli_snapshot *out = NULL, **at;
+    mli_snapshot *out, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
@@ -24688,12 +24732,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
        thread read the clock. */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && state->readers) {
-        out->next = state->out;
-        state->out = out;
-        out = NULL;
-    }
+    if (state->count == MLI_SNAPSHOTS) mli_snapshot_put_out(state, mli_snapshots_evict(lord));
+    out = mli_snapshots_unread(state);
     mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
     return MEMLORD_OK;
@@ -24714,15 +24754,12 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
 }
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
     struct mli_snapshots_state *state = lord->snapshots;
-    mli_snapshot *out = NULL;
+    mli_snapshot *out;
     mli_snapshot_reader **at = &state->readers;
     mli_lock_take(&state->lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!state->readers) {
-        out = state->out;
-        state->out = NULL;
-    }
+    out = mli_snapshots_unread(state);
     mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
 }
@@ -24926,9 +24963,8 @@ static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    for (i = 0; i < state->count; i++)
-        mli_own_free(lord, state->at[i], state->at[i]->size);
-    mli_snapshot_list_free(lord, state->out);
+    state->readers = NULL; /* reports that were left by longjmp */
+    mli_snapshots_clear(lord);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
 }
@@ -26620,12 +26656,12 @@ typedef struct mli_series { /* the live bytes of a device, a tag or a site over 
     uint64_t most;    /* the highest number of bytes in a snapshot */
     uint64_t rate;    /* by how many bytes a minute the series grows; 0 if it does not grow */
     double fit;       /* R2, which says how well the line fits, from 0 to 1 */
+    uint64_t points;  /* how many snapshots the line goes through */
     int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: what the series is of */
     uint32_t dev;     /* the ledger's number of the device */
     uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
                          none, or for a device */
     uint32_t since;   /* the index of the snapshot at which the growth begins */
-    uint32_t points;  /* how many snapshots the line goes through */
 } mli_series;
 typedef struct mli_series_list {
     const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
@@ -27322,6 +27358,12 @@ MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char 
 /* Walks the pairs of devices between which a block was moved or copied since the last reset.
    Returns the pair after `route`, the newest pair if `route` is NULL, or NULL at the end. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
+typedef struct mli_route_line { /* what was moved and copied from one device to another */
+    uint64_t moves, moved_bytes;
+    uint64_t copies, copied_bytes;
+} mli_route_line;
+/* Returns the numbers of a pair of devices. */
+MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route);
 
 /* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
    if there is no checkpoint. */
@@ -27408,6 +27450,14 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
     while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
         route = route->next;
     return route;
+}
+MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route) {
+    mli_route_line line;
+    line.moves = mli_u64_load(&route->moves);
+    line.moved_bytes = mli_u64_load(&route->moved_bytes);
+    line.copies = mli_u64_load(&route->copies);
+    line.copied_bytes = mli_u64_load(&route->copied_bytes);
+    return line;
 }
 
 /* Adds a block to the sum of its stream. */
@@ -29132,6 +29182,188 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 }
 #endif
 
+/* ----------------------------------------------------------------------- src/reports/lists.h -- */
+
+/* Owns the table of the numbers that TEXT and JSON list of a line: of a tag, a site, a stack and so
+   on. A new number of such a list is one row of the table. May use reports/capture. Owns no state.
+   Locks: none. */
+
+/* The lists, with the type of their lines. */
+#define MLI_LISTS(X)                                                                               \
+    X(CAPACITY, mli_phys_line)                                                                     \
+    X(TAGS, mli_tag_line)                                                                          \
+    X(SITES, memlord_site_stat)                                                                    \
+    X(STACKS, mli_stack_line)                                                                      \
+    X(BLOCKS, memlord_block_info)                                                                  \
+    X(ACCOUNTS, memlord_account_stat)                                                              \
+    X(STREAMS, mli_stream_line)                                                                    \
+    X(GROWTH, mli_series)                                                                          \
+    X(LEAKS, mli_leak_sum)                                                                         \
+    X(MISTAKES, memlord_anomaly)                                                                   \
+    X(ROUTES, mli_route_line)
+typedef enum mli_list {
+#define MLI_X(list, type) MLI_LIST_##list,
+    MLI_LISTS(MLI_X)
+#undef MLI_X
+} mli_list;
+
+/* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
+   standard errors only if `errors` is 1. */
+MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors);
+/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS tells. */
+MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors);
+/* Writes the numbers of a line as members of a JSON object, each after a comma. */
+MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line);
+
+/* ----------------------------------------------------------------------- src/reports/lists.c -- */
+
+#include <stddef.h> /* offsetof */
+
+/* How TEXT writes a number. JSON writes integers. */
+enum {
+    MLI_CELL_BYTES,
+    MLI_CELL_ERROR, /* bytes; only in a list with standard errors */
+    MLI_CELL_COUNT,
+    MLI_CELL_TIME,
+    MLI_CELL_CHANGE /* bytes with a sign */
+};
+
+/* The columns of each list in their order: the list, the member of a line, which is a uint64_t or
+   an int64_t, the key in JSON, the heading in TEXT, and the kind. An empty key or heading: the
+   format leaves out the column. */
+#define MLI_LIST_COLUMNS(X)                                                                        \
+    X(CAPACITY, total, "total", "total", BYTES)                                                    \
+    X(CAPACITY, used, "used", "", BYTES)                                                           \
+    X(CAPACITY, free, "free", "free", BYTES)                                                       \
+    X(CAPACITY, self, "self", "self", BYTES)                                                       \
+    X(CAPACITY, untagged, "untagged", "", BYTES)                                                   \
+    X(CAPACITY, context, "context", "", BYTES)                                                     \
+    X(CAPACITY, neighbours, "neighbours", "", BYTES)                                               \
+    X(CAPACITY, unaccounted, "unaccounted", "", CHANGE)                                            \
+    X(CAPACITY, process, "process", "", BYTES)                                                     \
+    X(CAPACITY, rest, "", "process", BYTES)                                                        \
+    X(CAPACITY, others, "others", "others", BYTES)                                                 \
+    X(CAPACITY, age, "age_ns", "", TIME)                                                           \
+    X(CAPACITY, limit, "limit", "limit", BYTES)                                                    \
+    X(CAPACITY, held, "held", "held", BYTES)                                                       \
+    X(TAGS, stat.allocated, "allocated", "live", BYTES)                                            \
+    X(TAGS, stat.peak, "peak", "peak", BYTES)                                                      \
+    X(TAGS, peak_error, "peak_error", "", BYTES)                                                   \
+    X(TAGS, stat.blocks, "blocks", "blocks", COUNT)                                                \
+    X(TAGS, stat.expected, "expected", "expected", BYTES)                                          \
+    X(TAGS, stat.variance, "variance", "variance", CHANGE)                                         \
+    X(SITES, live_bytes, "live_bytes", "live", BYTES)                                              \
+    X(SITES, peak_bytes, "peak_bytes", "peak", BYTES)                                              \
+    X(SITES, allocs, "allocs", "allocs", COUNT)                                                    \
+    X(SITES, alloc_bytes, "alloc_bytes", "allocated", BYTES)                                       \
+    X(SITES, frees, "frees", "", COUNT)                                                            \
+    X(SITES, free_bytes, "free_bytes", "", BYTES)                                                  \
+    X(STACKS, stat.live_bytes, "live_bytes", "live", BYTES)                                        \
+    X(STACKS, stat.error_bytes, "error_bytes", "error", ERROR)                                     \
+    X(STACKS, stat.peak_bytes, "peak_bytes", "peak", BYTES)                                        \
+    X(STACKS, held, "at_peak_bytes", "at peak", BYTES)                                             \
+    X(STACKS, stat.allocs, "allocs", "allocs", COUNT)                                              \
+    X(STACKS, stat.alloc_bytes, "alloc_bytes", "allocated", BYTES)                                 \
+    X(STACKS, stat.samples, "samples", "", COUNT)                                                  \
+    X(BLOCKS, bytes, "bytes", "bytes", BYTES)                                                      \
+    X(BLOCKS, refs, "refs", "refs", COUNT)                                                         \
+    X(BLOCKS, born, "born", "", COUNT)                                                             \
+    X(ACCOUNTS, bytes, "bytes", "bytes", BYTES)                                                    \
+    X(ACCOUNTS, peak, "peak", "peak", BYTES)                                                       \
+    X(ACCOUNTS, limit, "limit", "limit", BYTES)                                                    \
+    X(ACCOUNTS, refused, "refused", "refused", COUNT)                                              \
+    X(STREAMS, bytes, "bytes", "bytes", BYTES)                                                     \
+    X(STREAMS, blocks, "blocks", "blocks", COUNT)                                                  \
+    X(GROWTH, rate, "bytes_per_minute", "a minute", BYTES)                                         \
+    X(GROWTH, points, "snapshots", "snapshots", COUNT)                                             \
+    X(LEAKS, bytes, "bytes", "bytes", BYTES)                                                       \
+    X(LEAKS, blocks, "count", "blocks", COUNT)                                                     \
+    X(MISTAKES, count, "count", "count", COUNT)                                                    \
+    X(MISTAKES, bytes, "bytes", "bytes", BYTES)                                                    \
+    X(MISTAKES, first_ns, "first_ns", "first", TIME)                                               \
+    X(MISTAKES, last_ns, "last_ns", "last", TIME)                                                  \
+    X(ROUTES, moves, "count", "moves", COUNT)                                                      \
+    X(ROUTES, moved_bytes, "bytes", "bytes", BYTES)                                                \
+    X(ROUTES, copies, "copies", "copies", COUNT)                                                   \
+    X(ROUTES, copied_bytes, "copied_bytes", "bytes", BYTES)
+
+#define MLI_X(list, type) typedef type mli_line_of_##list;
+MLI_LISTS(MLI_X)
+#undef MLI_X
+
+static const struct {
+    unsigned short at; /* the member's offset */
+    unsigned char list, kind;
+} mli_list_columns[] = {
+#define MLI_X(list, member, key, heading, kind) \
+    {offsetof(mli_line_of_##list, member), MLI_LIST_##list, MLI_CELL_##kind},
+    MLI_LIST_COLUMNS(MLI_X)
+#undef MLI_X
+};
+#define MLI_LIST_COLUMN_COUNT (sizeof mli_list_columns / sizeof *mli_list_columns)
+static const char mli_list_texts[] = "" /* the key and the heading of each column */
+#define MLI_X(list, member, key, heading, kind) key "\0" heading "\0"
+    MLI_LIST_COLUMNS(MLI_X)
+#undef MLI_X
+    ;
+
+typedef struct mli_column {
+    size_t next; /* the index of the column after this one */
+    const char *key, *heading;
+    int kind;
+    uint64_t value; /* the number of the line in this column */
+} mli_column;
+/* Goes to the next column of a list. Reads its number from the line, unless that is NULL. Returns 0
+   after the last one. */
+static int mli_column_next(mli_column *c, mli_list list, const void *line) {
+    while (c->next < MLI_LIST_COLUMN_COUNT) {
+        const size_t i = c->next++;
+        c->key = i ? c->heading + strlen(c->heading) + 1 : mli_list_texts;
+        c->heading = c->key + strlen(c->key) + 1;
+        c->kind = mli_list_columns[i].kind;
+        if (mli_list_columns[i].list != list) continue;
+        if (line) memcpy(&c->value, (const char *)line + mli_list_columns[i].at, sizeof c->value);
+        return 1;
+    }
+    return 0;
+}
+/* Returns 1 if TEXT has the column. */
+static int mli_column_in_text(const mli_column *c, int errors) {
+    return *c->heading && (errors || c->kind != MLI_CELL_ERROR);
+}
+
+MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors) {
+    static const char blanks[] = "            "; /* as wide as a number */
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, NULL))
+        if (mli_column_in_text(&c, errors)) {
+            mli_put_str(o, blanks + strlen(c.heading));
+            mli_put_str(o, c.heading);
+        }
+}
+MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors) {
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, line)) {
+        if (!mli_column_in_text(&c, errors)) continue;
+        switch (c.kind) {
+        case MLI_CELL_COUNT: mli_putf(o, "%12ju", c.value); break;
+        case MLI_CELL_TIME: mli_putf(o, "%12jX", c.value); break;
+        case MLI_CELL_CHANGE: mli_putf(o, "%+12jd", (int64_t)c.value); break;
+        default: mli_putf(o, "%12jo", c.value);
+        }
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line) {
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, line)) {
+        if (!*c.key) continue;
+        if (c.kind == MLI_CELL_CHANGE)
+            mli_jsonf(o, ",%s:%jd", c.key, (int64_t)c.value);
+        else
+            mli_jsonf(o, ",%s:%ju", c.key, c.value);
+    }
+}
+
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
 /* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
@@ -29268,14 +29500,9 @@ static void mli_json_phys_all(mli_report *r) {
     mli_jsonf(r->o, ",\n'capacity':[");
     for (i = 0; i < r->phys_count; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_jsonf(r->o,
-                  ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
-                  "'context':%ju,'neighbours':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,"
-                  "'age_ns':%ju,'limit':%ju,'held':%ju,'devices':[",
-                  mli_device_code(line->of.device), line->total, line->used, line->free,
-                  line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
-                  line->process,
-                  line->others, line->age, line->limit, line->held);
+        mli_jsonf(r->o, ",\n{'device':'%i'", mli_device_code(line->of.device));
+        mli_list_json(r->o, MLI_LIST_CAPACITY, line);
+        mli_jsonf(r->o, ",'devices':[");
         for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes the capacity
                                                    counts */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
@@ -29291,9 +29518,9 @@ static void mli_json_accounts(mli_report *r) {
     mli_jsonf(r->o, ",\n'accounts':{'open':%ju,'largest':[", (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_jsonf(r->o,
-                  ",\n{'name':%s,'device':'%i','bytes':%ju,'peak':%ju,'limit':%ju,'refused':%ju}",
-                  s->name, mli_device_code(s->device), s->bytes, s->peak, s->limit, s->refused);
+        mli_jsonf(r->o, ",\n{'name':%s,'device':'%i'", s->name, mli_device_code(s->device));
+        mli_list_json(r->o, MLI_LIST_ACCOUNTS, s);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]}");
 }
@@ -29302,25 +29529,25 @@ static void mli_json_streams(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'streams':{'count':%ju,'more':%ju,'largest':[", (uint64_t)r->streams,
               (uint64_t)r->streams_lost);
-    for (i = 0; i < r->stream_lines; i++)
-        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i','bytes':%ju,'blocks':%ju}",
-                  r->stream[i].stream,
-                  mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device),
-                  r->stream[i].bytes, r->stream[i].blocks);
-    mli_jsonf(r->o, "],'rest':{'bytes':%ju,'blocks':%ju}}", r->stream_rest.bytes,
-              r->stream_rest.blocks);
+    for (i = 0; i < r->stream_lines; i++) {
+        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i'", r->stream[i].stream,
+                  mli_report_device(r, r->stream[i].dev));
+        mli_list_json(r->o, MLI_LIST_STREAMS, &r->stream[i]);
+        mli_put_str(r->o, "}");
+    }
+    mli_jsonf(r->o, "],'rest':{");
+    mli_list_json(r->o, MLI_LIST_STREAMS, &r->stream_rest);
+    mli_put_str(r->o, "}}");
 }
 
 static void mli_json_tags(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'tags':[");
     for (i = 1; i <= r->tags; i++) {
-        const memlord_tag_stat *s = &r->tag[i].stat;
-        mli_jsonf(r->o,
-                  ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'peak_error':%ju,"
-                  "'blocks':%ju,'expected':%ju,'variance':%jd}",
-                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak,
-                  r->tag[i].peak_error, s->blocks, s->expected, s->variance);
+        mli_jsonf(r->o, ",\n{'tag':%s,'device':'%i'", r->tag[i].stat.tag,
+                  mli_device_code(r->tag[i].of.device));
+        mli_list_json(r->o, MLI_LIST_TAGS, &r->tag[i]);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]");
 }
@@ -29396,14 +29623,11 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     mli_json_frames(w);
     mli_jsonf(r->o, ",'list':[");
     for (i = 0; i < r->stacks && !r->o->failed; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_json_stack(w, r->stack[i].node);
-        mli_jsonf(r->o,
-                  ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'at_peak_bytes':%ju,'samples':%ju,'error_bytes':%ju",
-                  mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, r->stack[i].held, s->samples, s->error_bytes);
-        if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
+        const mli_stack_line *line = &r->stack[i];
+        mli_json_stack(w, line->node);
+        mli_jsonf(r->o, ",'device':'%i'", mli_device_code(line->stat.device));
+        mli_list_json(r->o, MLI_LIST_STACKS, line);
+        if (!w->brief) mli_json_u64(r->o, "temporaries", line->stat.temporaries);
         mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o,
@@ -29435,11 +29659,10 @@ static void mli_json_sites(mli_report *r) {
         const uint64_t error = mli_site_stat_fill(r->lord, i, &s);
         if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
         s.site = mli_site_display_of(r->lord, s.site);
-        mli_jsonf(r->o,
-                  ",\n{'site':%p,'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,"
-                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju,'peak_error':%ju",
-                  (const void *)s.site, mli_device_code(s.device), s.alloc_bytes,
-                  s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes, error);
+        mli_jsonf(r->o, ",\n{'site':%p,'device':'%i'", (const void *)s.site,
+                  mli_device_code(s.device));
+        mli_list_json(r->o, MLI_LIST_SITES, &s);
+        mli_json_u64(r->o, "peak_error", error);
         if (memlord_site_place(r->lord, s.site, &place) == MEMLORD_OK)
             mli_jsonf(r->o, ",'module':%s,'offset':%ju,'build_id':%s", place.module, place.offset,
                       place.build_id);
@@ -29641,8 +29864,8 @@ static MLI_COLD void mli_json_series(mli_report *r) {
     for (n = 0; n < list->growing; n++) {
         const mli_series *s = &list->grows[n];
         mli_json_series_of(r, s);
-        mli_jsonf(r->o, ",'bytes_per_minute':%ju,'since_ns':%ju,'snapshots':%ju,'r2':%g}",
-                  s->rate, list->snapshot[s->since]->time, (uint64_t)s->points, s->fit);
+        mli_list_json(r->o, MLI_LIST_GROWTH, s);
+        mli_jsonf(r->o, ",'since_ns':%ju,'r2':%g}", list->snapshot[s->since]->time, s->fit);
     }
     mli_put_str(r->o, "]}");
 }
@@ -29683,11 +29906,17 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes the bytes and the number of leaked blocks. */
+static void mli_json_amount(mli_report *r, uint64_t bytes, uint64_t blocks) {
+    const mli_leak_sum sum = {bytes, blocks, 0};
+    mli_list_json(r->o, MLI_LIST_LEAKS, &sum);
+}
 static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     const uint64_t unknown = s->devices ? 0 : UINT64_MAX;
-    mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
-              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes,
-              s->devices | unknown, s->tags | unknown, s->scopes | unknown);
+    mli_jsonf(r->o, "{'site':%p", (const void *)mli_leak_site_of(&r->leak_sites, s));
+    mli_json_amount(r, s->bytes, s->blocks);
+    mli_jsonf(r->o, ",'devices':%ju,'tags':%ju,'scopes':%ju", s->devices | unknown,
+              s->tags | unknown, s->scopes | unknown);
     mli_jsonf(r->o, s->devices == 1 ? ",'device':'%i'" : ",'device':null",
               s->devices == 1 ? mli_report_device(r, s->dev) : 0);
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
@@ -29736,18 +29965,19 @@ static void mli_json_leaks(const mli_json_writer *w) {
     for (i = 0; i < r->leaks.count; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         const memlord_block_info of = mli_leak_info(r->lord, leak);
-        mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
-                  (const void *)of.site, of.tag, of.scope, mli_device_code(of.device),
-                  leak->blocks, leak->bytes);
+        mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i'", (const void *)of.site,
+                  of.tag, of.scope, mli_device_code(of.device));
+        mli_json_amount(r, leak->bytes, leak->blocks);
+        mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o, "],'by_stack':[");
     for (i = 0; i < r->stack_leaks; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
         const uint32_t dev = mli_stack_row_at(r->lord, leak->row)->dev;
         mli_json_stack(w, mli_stack_leak_node(r, i));
-        mli_jsonf(r->o, ",'device':'%i','count':%ju,'bytes':%ju,'samples':%ju}",
-                  mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
-                  leak->samples);
+        mli_jsonf(r->o, ",'device':'%i'", mli_report_device(r, dev));
+        mli_json_amount(r, leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_jsonf(r->o, ",'samples':%ju}", leak->samples);
     }
     mli_put_str(r->o, "]");
     mli_json_leak_sites(r);
@@ -29763,9 +29993,8 @@ static MLI_COLD void mli_json_mistakes(mli_report *r) {
         mli_jsonf(r->o, ",\n{'kind':%s,'device':'%i','storage':", mli_anomaly_name(a->kind),
                   mli_device_code(a->device));
         mli_jsonf(r->o, a->storage ? "'%jx'" : "null", a->storage);
-        mli_jsonf(r->o, ",'count':%ju,'bytes':%ju,'first_ns':%ju,'last_ns':%ju,'site':%p,'born':%p,"
-                        "'tag':%s}",
-                  a->count, a->bytes, a->first_ns, a->last_ns,
+        mli_list_json(r->o, MLI_LIST_MISTAKES, a);
+        mli_jsonf(r->o, ",'site':%p,'born':%p,'tag':%s}",
                   (const void *)(a->site.file[0] ? &a->site : NULL),
                   (const void *)(a->born.file[0] ? &a->born : NULL), a->tag);
     }
@@ -29775,13 +30004,13 @@ static MLI_COLD void mli_json_mistakes(mli_report *r) {
 static void mli_json_moves(mli_report *r) {
     const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
-    while ((route = mli_route_next(r->lord, route)) != NULL)
-        mli_jsonf(r->o,
-                  ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
-                  "'copied_bytes':%ju}",
-                  mli_report_device(r, route->from), mli_report_device(r, route->to),
-                  mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
-                  mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
+    while ((route = mli_route_next(r->lord, route)) != NULL) {
+        const mli_route_line line = mli_route_line_of(route);
+        mli_jsonf(r->o, ",{'from':'%i','to':'%i'", mli_report_device(r, route->from),
+                  mli_report_device(r, route->to));
+        mli_list_json(r->o, MLI_LIST_ROUTES, &line);
+        mli_put_str(r->o, "}");
+    }
     mli_put_str(r->o, "]");
 }
 
@@ -29922,10 +30151,11 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
                        2^53 */
-              ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
-              "'scope':%s,'site':%p,'name':%s,'dtype':%s",
-              mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
-              b->scope, (const void *)b->site, b->meta.name, b->meta.dtype);
+              ",\n{'device':'%i','storage':'%jx'",
+              mli_device_code(b->device), b->storage);
+    mli_list_json(r->o, MLI_LIST_BLOCKS, b);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s,'site':%p,'name':%s,'dtype':%s", b->tag, b->scope,
+              (const void *)b->site, b->meta.name, b->meta.dtype);
     mli_json_shape(r->o, &b->meta);
     mli_jsonf(r->o, ",'flags':%ju,'pending':%ju", (uint64_t)b->meta.flags,
               (uint64_t)(b->pending != 0));
@@ -31333,6 +31563,22 @@ static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t show
     mli_putf(r->o, ", %jo\n", bytes);
 }
 
+/* Begins a list: writes a blank line, the headings of the columns, and two blanks. */
+static void mli_text_head(mli_report *r, mli_list list) {
+    mli_put_str(r->o, "\n");
+    mli_list_headings(r->o, list, 0);
+    mli_put_str(r->o, "  ");
+}
+/* Writes the numbers of a line of a list. */
+static void mli_text_row(mli_report *r, mli_list list, const void *line) {
+    mli_list_text(r->o, list, line, 0);
+}
+/* Writes the numbers of a line of leaks. */
+static void mli_text_leak_row(mli_report *r, uint64_t bytes, uint64_t blocks) {
+    const mli_leak_sum sum = {bytes, blocks, 0};
+    mli_text_row(r, MLI_LIST_LEAKS, &sum);
+}
+
 /* Writes a line for each type of device that has several devices. */
 static void mli_text_types(mli_report *r) {
     uint32_t i;
@@ -31408,11 +31654,12 @@ static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
     uint64_t left = r->tag_bytes;
     if (!shown) return;
-    mli_put_str(r->o, "\n        live        peak    blocks    expected    variance  tag\n");
+    mli_text_head(r, MLI_LIST_TAGS);
+    mli_put_str(r->o, "tag\n");
     for (i = 0; i < shown; i++) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%12jo%12jo%10ju%12jo%+12jd  %s", s->allocated, s->peak, s->blocks,
-                 s->expected, s->variance, s->tag);
+        mli_text_row(r, MLI_LIST_TAGS, &r->top_tag[i]);
+        mli_putf(r->o, "  %s", s->tag);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(r->top_tag[i].of.device));
         mli_put_str(r->o, "\n");
         left -= s->allocated;
@@ -31447,17 +31694,16 @@ static void mli_text_sites(mli_report *r, size_t most) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
-    mli_putf(r->o,
-             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
-             "sites, %jo live\n",
-             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
+    mli_text_head(r, MLI_LIST_SITES);
+    mli_putf(r->o, "hotspots by %s: %ju of %ju sites, %jo live\n", r->by_peak ? "peak" : "live",
+             (uint64_t)shown, r->site_total, sum);
     for (i = 0; i < shown; i++) {
-        const memlord_site_stat *s = &r->site[i];
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
-                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
-                 s->alloc_bytes, (const void *)s->site);
-        if (s->site != &mli_arena_site) mli_text_callers(r, s);
-        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
+        memlord_site_stat s = r->site[i];
+        if (s.site == &mli_arena_site) s.peak_bytes = UINT64_MAX; /* it is not known */
+        mli_text_row(r, MLI_LIST_SITES, &s);
+        mli_putf(r->o, "  %p", (const void *)s.site);
+        if (s.site != &mli_arena_site) mli_text_callers(r, &s);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s.device));
         mli_put_str(r->o, "\n");
     }
 }
@@ -31510,19 +31756,17 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
              (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     if (samples) mli_put_str(r->o, "; error: the standard error of live, -: no sample lives");
-    mli_putf(r->o, "\n        live%s        peak     at peak      allocs   allocated\n",
-             samples ? "       error" : "");
+    mli_put_str(r->o, "\n");
+    mli_list_headings(r->o, MLI_LIST_STACKS, samples);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_putf(r->o, "%12jo", s->live_bytes);
-        if (samples && s->live_bytes)
-            mli_putf(r->o, "%12jo", s->error_bytes);
-        else if (samples)
-            mli_put_str(r->o, "           -"); /* the error is not known, because some live blocks
-                                                  may not have been picked */
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->peak_bytes, r->stack[i].held, s->allocs,
-                 s->alloc_bytes);
-        mli_text_stack(r, r->stack[i].node);
+        mli_stack_line line = r->stack[i];
+        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* it is not known, because
+                                                                          some live blocks may not
+                                                                          have been picked */
+        mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
+        mli_put_str(r->o, "  ");
+        mli_text_stack(r, line.node);
     }
     for (; i < r->stacks; i++)
         left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
@@ -31536,13 +31780,13 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity           total        free        self     process"
-                      "      others       limit        held\n");
+    mli_put_str(r->o, "\ncapacity    ");
+    mli_list_headings(r->o, MLI_LIST_CAPACITY, 0);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-12i%12jo%12jo%12jo%12jo%12jo%12jo%12jo\n",
-                 mli_device_code(line->of.device), line->total, line->free, line->self, line->rest,
-                 line->others, line->limit, line->held);
+        mli_putf(r->o, "%-12i", mli_device_code(r->phys[i].of.device));
+        mli_text_row(r, MLI_LIST_CAPACITY, &r->phys[i]);
+        mli_put_str(r->o, "\n");
     }
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
@@ -31630,26 +31874,29 @@ static void mli_text_ages(mli_report *r, uint32_t i) {
 static void mli_text_accounts(mli_report *r) {
     size_t i;
     if (!r->accounts) return;
-    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
-             (uint64_t)r->account_lines, (uint64_t)r->accounts);
+    mli_text_head(r, MLI_LIST_ACCOUNTS);
+    mli_putf(r->o, "accounts: %ju of %ju\n", (uint64_t)r->account_lines, (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
-                 s->refused, s->name, mli_device_code(s->device));
+        mli_text_row(r, MLI_LIST_ACCOUNTS, s);
+        mli_putf(r->o, "  %s on %i\n", s->name, mli_device_code(s->device));
     }
 }
 
 static void mli_text_streams(mli_report *r) {
     size_t i;
     if (!r->streams) return;
-    mli_putf(r->o, "\n       bytes      blocks  streams: %ju of %ju%s\n", (uint64_t)r->stream_lines,
-             (uint64_t)r->streams, r->streams_lost ? " or more" : "");
-    for (i = 0; i < r->stream_lines; i++)
-        mli_putf(r->o, "%12jo%12ju  %jx on %i\n", r->stream[i].bytes, r->stream[i].blocks,
-                 r->stream[i].stream,
-                 mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device));
-    if (r->stream_rest.blocks)
-        mli_putf(r->o, "%12jo%12ju  on others\n", r->stream_rest.bytes, r->stream_rest.blocks);
+    mli_text_head(r, MLI_LIST_STREAMS);
+    mli_putf(r->o, "streams: %ju of %ju%s\n", (uint64_t)r->stream_lines, (uint64_t)r->streams,
+             r->streams_lost ? " or more" : "");
+    for (i = 0; i < r->stream_lines; i++) {
+        mli_text_row(r, MLI_LIST_STREAMS, &r->stream[i]);
+        mli_putf(r->o, "  %jx on %i\n", r->stream[i].stream,
+                 mli_report_device(r, r->stream[i].dev));
+    }
+    if (!r->stream_rest.blocks) return;
+    mli_text_row(r, MLI_LIST_STREAMS, &r->stream_rest);
+    mli_put_str(r->o, "  on others\n");
 }
 
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
@@ -31666,7 +31913,7 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
                                  &count, &bytes);
     for (i = 0; i < n; i++) {
         const memlord_part_info *part = &r->part[i];
-        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
+        mli_putf(r->o, "%26jo at %ju", part->bytes, part->offset);
         if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
         mli_text_meta(r->o, &part->meta);
         mli_put_str(r->o, "\n");
@@ -31678,8 +31925,8 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
 }
 
 static void mli_text_block(mli_report *r, const memlord_block_info *b) {
-    mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-             b->storage);
+    mli_text_row(r, MLI_LIST_BLOCKS, b);
+    mli_putf(r->o, "  %i %jx", mli_device_code(b->device), b->storage);
     if (b->tag) mli_putf(r->o, " [%s]", b->tag);
     mli_text_meta(r->o, &b->meta);
     if (b->scope) mli_putf(r->o, " in %s", b->scope);
@@ -31692,8 +31939,8 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->block[i].bytes;
-    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
-             (uint64_t)shown, r->total.live_blocks, sum);
+    mli_text_head(r, MLI_LIST_BLOCKS);
+    mli_putf(r->o, "largest blocks: %ju of %ju, %jo\n", (uint64_t)shown, r->total.live_blocks, sum);
     for (i = 0; i < shown; i++) {
         mli_text_block(r, &r->block[i]);
         if (parts) mli_text_parts(r, &r->block[i]);
@@ -31745,13 +31992,14 @@ static MLI_COLD void mli_text_growth(mli_report *r) {
     size_t i;
     if (!r->series.growing) return;
     mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at "
-                      "least 8 snapshots and 1 s with R2 >= 0.8\n"
-                      "    a minute   snapshots       since       R2\n");
+                      "least 8 snapshots and 1 s with R2 >= 0.8\n");
+    mli_list_headings(r->o, MLI_LIST_GROWTH, 0);
+    mli_put_str(r->o, "       since       R2\n");
     for (i = 0; i < r->series.growing; i++) {
         const mli_series *s = &r->series.grows[i];
         const char *tag = mli_series_tag(r->lord, s);
-        mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
-                 r->series.snapshot[s->since]->time);
+        mli_text_row(r, MLI_LIST_GROWTH, s);
+        mli_putf(r->o, "%12jX    ", r->series.snapshot[s->since]->time);
         mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
         if (s->book == MLI_BOOK_TAG) mli_putf(r->o, "  tag %s", tag ? tag : "(untagged)");
         if (s->book == MLI_BOOK_SITE)
@@ -31782,7 +32030,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
-    mli_putf(r->o, "%12jo%11ju ", s->bytes, s->blocks);
+    mli_text_leak_row(r, s->bytes, s->blocks);
+    mli_put_str(r->o, " ");
     mli_put_leak_site(r, r->o, s);
     mli_put_str(r->o, "\n");
     if (s->devices < 2 && s->tags + (uint32_t)s->untagged < 2 &&
@@ -31791,7 +32040,8 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     for (i = 0; i < r->leaks.count && groups < MLI_TEXT_LEAK_GROUPS; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         if (r->leak_sites.of[i] != number) continue;
-        mli_putf(r->o, "%12jo%11ju      ", leak->bytes, leak->blocks);
+        mli_text_leak_row(r, leak->bytes, leak->blocks);
+        mli_put_str(r->o, "      ");
         mli_put_leak(r->o, r->lord, leak, 0);
         mli_put_str(r->o, "\n");
         groups++;
@@ -31818,20 +32068,22 @@ static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
     if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
-    mli_putf(r->o, r->mark ? "\n       bytes     blocks  leaks since mark %ju: "
-                           : "\n       bytes     blocks  still live, and no mark was set: ",
+    mli_text_head(r, MLI_LIST_LEAKS);
+    mli_putf(r->o, r->mark ? "leaks since mark %ju: " : "still live, and no mark was set: ",
              r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->leak_sites.lines && i < MLI_TEXT_LEAKS; i++) mli_text_leak_site(r, i + 1);
     mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
-    mli_putf(r->o, "\n       bytes     blocks  %s by stack", r->mark ? "leaks" : "still live,");
+    mli_text_head(r, MLI_LIST_LEAKS);
+    mli_put_str(r->o, r->mark ? "leaks by stack" : "still live, by stack");
     mli_text_estimates(r);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_text_leak_row(r, leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_put_str(r->o, "  ");
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
         left -= leak->bytes;
     }
@@ -31843,11 +32095,13 @@ static void mli_text_routes(mli_report *r) {
     const mli_route *route = NULL;
     int lines = 0;
     while ((route = mli_route_next(r->lord, route)) != NULL) {
-        if (!lines++)
-            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
-        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
-                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
-                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
+        const mli_route_line line = mli_route_line_of(route);
+        if (!lines++) {
+            mli_text_head(r, MLI_LIST_ROUTES);
+            mli_put_str(r->o, "from, to\n");
+        }
+        mli_text_row(r, MLI_LIST_ROUTES, &line);
+        mli_putf(r->o, "  %i, %i\n", mli_report_device(r, route->from),
                  mli_report_device(r, route->to));
     }
 }
@@ -31911,12 +32165,12 @@ static MLI_COLD void mli_text_modules(const mli_report *r) {
 static MLI_COLD void mli_text_mistakes(mli_report *r) {
     size_t i;
     if (!r->mistakes) return;
-    mli_put_str(r->o, "\n       count       bytes       first        last  mistakes, the heaviest "
-                      "first\n");
+    mli_text_head(r, MLI_LIST_MISTAKES);
+    mli_put_str(r->o, "mistakes, the heaviest first\n");
     for (i = 0; i < r->mistakes; i++) {
         const memlord_anomaly *a = &r->mistake[i].is;
-        mli_putf(r->o, "%12ju%12jo%12jX%12jX  %s, %i", a->count, a->bytes, a->first_ns, a->last_ns,
-                 mli_anomaly_name(a->kind), mli_device_code(a->device));
+        mli_text_row(r, MLI_LIST_MISTAKES, a);
+        mli_putf(r->o, "  %s, %i", mli_anomaly_name(a->kind), mli_device_code(a->device));
         if (a->storage) mli_putf(r->o, " %jx", a->storage);
         if (a->site.file[0]) mli_putf(r->o, ", at %p", (const void *)&a->site);
         if (a->born.file[0]) mli_putf(r->o, ", born at %p", (const void *)&a->born);
