@@ -3631,8 +3631,8 @@ typedef struct mli_job {
 /* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
    declarations. It uses no other module. Locks: none. */
 
-/* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
-   the compiler stops here. */
+/* The defaults of the knobs that a host may define (>>knobs in the manual). If a knob has an
+   impossible value, the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
@@ -3674,9 +3674,9 @@ typedef struct mli_job {
 #error "stb_ds.h came before memlord.h: put MEMLORD_IMPLEMENTATION in a file of its own"
 #endif
 
-/* Declares a private function or table that other modules use. In the product it is static. In a
-   build with an object for each module the linker sees it, and hosts do not. A variable is declared
-   in the header of its module and defined in the body. */
+/* Declares a private function or table that other modules use. In the product, memlord.h, it is
+   static. In a build with an object for each module the linker sees it, and hosts do not. A
+   variable is declared in the header of its module and defined in the body. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;
@@ -3748,8 +3748,8 @@ MLI_PRIVATE void mli_yield(void);
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
 /* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
-   it is the kernel's number. If a sandbox refuses to tell that, and on other POSIX systems, it is
-   pthread_self, an address. */
+   it is the kernel's number of the thread. On other POSIX systems, or if a sandbox refuses to tell
+   the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
    Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
@@ -4244,21 +4244,23 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
-   process, and the names of this process and of its machine, with its arguments. It may use os/system. Invariant: a
-   doubtful number counts as unknown, because a wrong number is worse than none. Locks: none. */
+/* Tells the capacity of the cpu device: the memory that the machine and the cgroups of this process
+   have for it. Also tells the names of this process and of the machine, and the program's
+   arguments. May use os/system. Invariant: a doubtful number counts as unknown, because a wrong
+   number is worse than none. Locks: none. */
 
-/* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
-   time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
+/* mli_cpu_sample is the capacity source of the cpu device: the function that tells how much memory
+   there is and how much is in use. It returns 0 if the numbers are known. It calls no malloc and no
+   stdio, uses little stack, and keeps errno. Requires: one caller at a time. An mli_cpu of zeros is
+   valid. The caller may set `root`, and nothing else. */
 
 /* Which process a report is of. A text that is not known is "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
-    char arguments[1024]; /* the program's arguments with a space between two, without the first,
-                             which is its name; cut text ends in "..."; "" also if the reader was
-                             not asked for them */
+    char arguments[1024]; /* the program's arguments, without its name, with a space between two;
+                             text that was cut ends in "..."; "" also if mli_identity_read was not
+                             asked for them */
 } mli_identity;
 
 /* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
@@ -4433,9 +4435,9 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
 }
 
 /* Reads the bytes in use in the cgroup of a directory. Page cache, active or inactive, does not
-   count, because the kernel drops it before it refuses memory. MemAvailable counts it as available,
-   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists and
-   count as used. So does cache that the file does not list. */
+   count, because the kernel drops it before it refuses memory. MemAvailable of /proc/meminfo counts
+   page cache as available, too. (Kubernetes subtracts only the inactive part.) shmem and locked
+   pages are on other lists and count as used. So does cache that memory.stat does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     static const char caches[2][2][20] = {{"inactive_file", "active_file"},
                                           {"total_inactive_file", "total_active_file"}};
@@ -4479,8 +4481,8 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
 }
 
 /* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
-   above. *total is the lowest limit. *left is the least that any of them leaves. `root` is the
-   length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
+   above. *total is the lowest limit. *left is the least that any of these limits leaves. `root` is
+   the length of the prefix cpu->root in cpu->path. Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -4504,13 +4506,13 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     return -1;
 }
 
-/* Puts the root, a prefix of all paths, into cpu->path, and returns its length. */
+/* Puts cpu->root, a prefix of all paths, into cpu->path, and returns the length of the prefix. */
 static size_t mli_cpu_root(mli_cpu *cpu) {
     return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
 /* Returns how many bytes of this process are in memory (RSS), or 0 if that is not known. `root` is
-   the length of the root in cpu->path. */
+   the length of the prefix cpu->root in cpu->path. */
 static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
     uint64_t bytes = 0;
     if (mli_cpu_read(cpu, root, "/proc/self/status") ||
@@ -4534,8 +4536,8 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-/* Reads the first bytes of a file. Returns how many there are, 0 if the file cannot be read. Keeps
-   errno. */
+/* Reads the first bytes of a file. Returns how many bytes it read, or 0 if the file cannot be read.
+   Keeps errno. */
 static MLI_COLD size_t mli_head_read(const char *path, char *buf, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -4572,8 +4574,8 @@ static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size
     }
     for (i = 0; i < n; i++) out->arguments[i] = text[i] ? text[i] : ' ';
 }
-/* Reads the program and, with `arguments`, its arguments. One buffer has the path of a file and what
-   is read there, because a report may be written on a stack of 16 KiB. */
+/* Reads the program's name and, if `arguments` is 1, its arguments. One buffer has both the path of
+   a file and the text that is read, because a report may be written on a stack of 16 KiB. */
 static MLI_COLD void mli_program_read(const char *root, int arguments, mli_identity *out) {
     static const char exe[] = "/proc/self/exe", cmdline[] = "/proc/self/cmdline";
     char text[sizeof out->arguments + MLI_PATH_MAX], *target = text + MLI_PATH_MAX;
@@ -4880,7 +4882,7 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: dlopen has loaded the modules that follow */
+    int dynamic; /* 1: the modules that follow in the loader's list were loaded by dlopen */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
@@ -5237,8 +5239,8 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; }
    early, or only at a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
-/* Returns 1 if a return address is in one of MemLord's own functions that stand between a call of
-   the host and MLI_NOTE_CALLER. */
+/* Returns 1 if a return address is in one of MemLord's own functions that run between a call of the
+   host and MLI_NOTE_CALLER, which notes the host's return address. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -5299,8 +5301,9 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* The unwinder of libgcc_s or libunwind, if the program has it. Otherwise it is backtrace of the C
-   library, which loads libgcc_s. Both are weak, so that no program must link them. */
+/* mli_unwind calls the unwinder of libgcc_s or libunwind, if the program has one. Otherwise it
+   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that no
+   program must link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
