@@ -1148,10 +1148,10 @@ static void assert_groups(const char *json, unsigned listed, uint64_t bytes, uin
     char wanted[64];
     unsigned rows = 0, right = 0;
     assert_non_null(end);
-    snprintf(wanted, sizeof wanted, ",\"count\":%llu,\"bytes\":%llu}", (unsigned long long)blocks,
-             (unsigned long long)bytes);
+    snprintf(wanted, sizeof wanted, ",\"bytes\":%llu,\"count\":%llu}", (unsigned long long)bytes,
+             (unsigned long long)blocks);
     for (; (at = strchr(at + 1, '\n')) != NULL && at < end; rows++)
-        right += strstr(at, wanted) == strstr(at, ",\"count\":");
+        right += strstr(at, wanted) == strstr(at, ",\"bytes\":");
     assert_int_equal(rows, listed);
     assert_int_equal(right, listed);
     assert_int_equal(json_u64(json, "leaks.more.groups"), groups - listed);
@@ -1187,9 +1187,9 @@ static void a_thousand_scopes_of_one_site_are_listed_or_counted(void **state) {
     assert_groups(report, 100, 2 << 10, 2, 1000);
     free(report);
     report = report_of(lord, MEMLORD_FORMAT_TEXT);
-    assert_non_null(strstr(report, "\n    1.95 MiB       2000  cuda:0 in 1000 scopes  leak "
-                                   "leak.c:6\n       2 KiB          2      cuda:0 in layer_"));
-    assert_int_equal(count_of(report, "\n       2 KiB          2      cuda:0 in layer_"), 3);
+    assert_non_null(strstr(report, "\n    1.95 MiB        2000  cuda:0 in 1000 scopes  leak "
+                                   "leak.c:6\n       2 KiB           2      cuda:0 in layer_"));
+    assert_int_equal(count_of(report, "\n       2 KiB           2      cuda:0 in layer_"), 3);
     free(report);
 }
 
@@ -1205,17 +1205,17 @@ static void leaks_are_listed_by_site_and_below_it_by_what_else_they_differ(void 
     report = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(report,
                            "leaks since mark 1: 16 MiB in 7 blocks\n"
-                           "      11 MiB          5  2 devices partly [tag_0] partly in layer_0  "
+                           "      11 MiB           5  2 devices partly [tag_0] partly in layer_0  "
                            "leak leak.c:6\n"
-                           "       4 MiB          1      cuda:0 in layer_0\n"
-                           "       4 MiB          1      cuda:1 in layer_0\n"
-                           "       3 MiB          3      cuda:0 [tag_0]\n"
-                           "       5 MiB          1  cpu  main main.c:11\n"
-                           "         7 B          1  cpu  (unknown)\n"));
+                           "       4 MiB           1      cuda:0 in layer_0\n"
+                           "       4 MiB           1      cuda:1 in layer_0\n"
+                           "       3 MiB           3      cuda:0 [tag_0]\n"
+                           "       5 MiB           1  cpu  main main.c:11\n"
+                           "         7 B           1  cpu  (unknown)\n"));
     free(report);
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_non_null(strstr(json, "\"sites\":[\n{\"site\":{\"file\":\"leak.c\",\"function\":\"leak\","
-                                 "\"line\":6},\"count\":5,\"bytes\":11534336,\"devices\":2,"
+                                 "\"line\":6},\"bytes\":11534336,\"count\":5,\"devices\":2,"
                                  "\"tags\":1,\"scopes\":1,\"device\":null,\"tag\":null,"
                                  "\"scope\":null},\n"));
     assert_int_equal(json_u64(json, "leaks.sites[1].bytes"), 5 << 20);
@@ -1376,9 +1376,9 @@ static void an_arena_is_a_holder_a_site_and_untagged(void **state) {
     assert_non_null(strstr(text, "hotspots by live: 2 of 2 sites, 16 MiB live\n"
                                  "      12 MiB           -           -           -  (arena)\n"
                                  "       4 MiB       4 MiB "));
-    assert_non_null(strstr(text, "\n      12 MiB           -         -           -           -  "
+    assert_non_null(strstr(text, "\n      12 MiB           -           -           -           -  "
                                  "(untagged)\n"
-                                 "       4 MiB       4 MiB         1           -           -  kv\n"));
+                                 "       4 MiB       4 MiB           1           -           -  kv\n"));
     free(text);
 }
 
@@ -1391,7 +1391,7 @@ static void tags_come_by_size_and_planned_ones_among_them(void **state) {
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     weights = strstr(text, " -  weights\n");
     cache = strstr(text, " -  cache\n");
-    planned = strstr(text, "\n         0 B         0 B         0       1 MiB      -1 MiB  planned\n");
+    planned = strstr(text, "\n         0 B         0 B           0       1 MiB      -1 MiB  planned\n");
     assert_true(weights && weights < cache && cache < planned);
     free(text);
 }

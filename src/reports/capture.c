@@ -75,6 +75,14 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
         route = route->next;
     return route;
 }
+MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route) {
+    mli_route_line line;
+    line.moves = mli_u64_load(&route->moves);
+    line.moved_bytes = mli_u64_load(&route->moved_bytes);
+    line.copies = mli_u64_load(&route->copies);
+    line.copied_bytes = mli_u64_load(&route->copied_bytes);
+    return line;
+}
 
 /* Adds a block to the sum of its stream. */
 static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_t bytes) {

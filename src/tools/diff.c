@@ -34,7 +34,8 @@
 #include <math.h>
 
 enum { LIVE, PEAK, ALLOCATED, COLUMNS };
-enum { TOTAL, DEVICE, TAG, SCOPE, SITE, STACK, LEAK, KINDS }; /* a new budget has DEVICE to SCOPE */
+enum { TOTAL, DEVICE, TAG, SCOPE, SITE, STACK, LEAK, KINDS }; /* --accept writes DEVICE to SCOPE
+                                                                 into a new budget */
 
 static const char *const columns[COLUMNS] = {"live", "peak", "allocated"};
 
@@ -66,7 +67,8 @@ typedef struct words {
 } words;
 
 typedef struct row {
-    int kind, sides;            /* bit 0 of sides: base has the row; bit 1: now has it */
+    int kind, sides;            /* bit 0 of sides: the profile `base` has the row; bit 1: the
+                                   profile `now` has it */
     int strange;                /* 1: the row stands for places that cannot be compared */
     const char *name, *stem;    /* the stem is the name without its line or offset */
     const cJSON *site;          /* the site in the profile; NULL for a row of another kind */
@@ -82,7 +84,8 @@ typedef struct row {
 } row;
 
 static struct profile {
-    const char *path, *when, *labels, *run; /* run is the same text in two files of one run */
+    const char *path, *when, *labels, *run; /* run: a text that is the same in two profiles of one
+                                               run of a program */
     const char *program;                    /* the name of the program's file */
     cJSON *root;
     words *frames; /* the frames of all stacks */
@@ -257,9 +260,9 @@ static void estrange_builds(void) {
     }
 }
 
-/* Gives every place its better name. If one name in a profile would get two better names, drops
-   both, so that the sites with that name keep it. If one of these places cannot be compared, the
-   name becomes that of all such places. */
+/* Gives every place the better of the names that it has in the two profiles. If places of one
+   profile have the same name, but would get different better names, all of them keep their name.
+   But if one of them cannot be compared, all get the name that stands for such places. */
 static void settle_places(void) {
     size_t n = 0;
     if (!place_count) return;
@@ -484,8 +487,8 @@ static void read_profile(struct profile *p, const char *path) {
         joined("%s %.0f", p->when ? p->when : p->path, cJSON_GetNumberValue(get(metadata, "pid")));
     p->depth = cJSON_GetNumberValue(get(get(root, "stacks"), "depth")); /* NaN if it is no number */
     p->sample = cJSON_GetNumberValue(get(get(root, "stacks"), "bytes"));
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "events"); /* the events take most of the
-                                                                memory */
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "events"); /* deleted here, because the events
+                                                                take most of the memory */
 }
 
 static void load(struct profile *p) {
@@ -553,8 +556,9 @@ static void merge_names(void) {
     row_count = n;
 }
 
-/* Joins two rows that differ only in the line or offset, if one is gone, the other is new, and no
-   third row has their function and file: an edit above a site changes the line of the site. */
+/* Joins a row that is gone with a new one if they differ only in the line or offset, and no third
+   row has their function and file. An edit above a site changes the line of the site, which makes
+   two such rows. */
 static void merge_moved(void) {
     size_t n = 0, end = row_count;
     for (size_t i = 0; i < end; i++) {
@@ -600,8 +604,8 @@ static int by_change(const void *a, const void *b) {
     return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
 }
 
-/* Prints which modules are of another build. In another build the same place of code has another
-   offset. */
+/* Prints which modules are of different builds in the two profiles. In another build the same place
+   of code has another offset. */
 static void doubt_modules(void) {
     const cJSON *was, *is;
     cJSON_ArrayForEach(is, get(get(now.root, "stacks"), "modules")) {

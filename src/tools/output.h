@@ -2,7 +2,8 @@
     output.h - what diff.c prints: the rows that changed, as a table, as JSON, as Markdown for the
     summary of a job of GitHub, or as lines that GitHub shows at a file and line.
 
-    Requires: the rows and options of diff.c, which includes this file.
+    Requires: the rows and options of diff.c, which includes this file. A row is a device, tag,
+    scope, site, stack or leak, with its bytes in the two profiles, `base` and `now`.
 */
 #ifndef OUTPUT_H
 #define OUTPUT_H
@@ -54,7 +55,7 @@ static const char *marked(const char *name) {
 static const char *shown(const char *name) { return o.form == MARKDOWN ? marked(name) : name; }
 
 /* Prints a text inside a command for GitHub, and escapes the characters that have a meaning there.
-   If `property` is 1, a colon and a comma have one, too. */
+   In a property of the command (`property` is 1) a colon and a comma have a meaning, too. */
 static void github_put(const char *text, int property) {
     for (size_t left = 4 * NAME_MOST; *text && left; text++, left--) {
         if (strchr(property ? "%\r\n:," : "%\r\n", *text))
@@ -102,8 +103,9 @@ static void row_json(const row *r) {
     cJSON_Delete(out);
 }
 
-/* Prints the functions of a stack, each with the text `before` in front of it and `after` behind
-   it. */
+/* Prints the functions of a stack, without the first one that is shown, because that is in the name
+   of the row. Each has the text `before` in front of it and `after` behind it. Prints FRAMES_SHOWN
+   - 1 functions at most, and how many more there are. */
 static void frames_print(const row *r, const char *before, const char *after) {
     size_t i = shown_from(r->frames, 0, r->depth), count = 1, left = 0;
     while ((i = shown_from(r->frames, i + 1, r->depth)) < r->depth)
@@ -195,9 +197,9 @@ static const char *origin(const struct profile *p) {
     return version ? joined("%s%sMemLord %s", text, before, version) : text;
 }
 
-/* Returns the row that changed most, of the first kind in `order` that has a changed row: stacks
-   say most precisely where memory went. Returns NULL if nothing changed. Requires: the rows are in
-   the order of their changes. */
+/* Returns the row that changed most, of the first kind in `order` that has a changed row. Stacks
+   are first in `order`, because they say most precisely where memory went. Returns NULL if nothing
+   changed. Requires: the rows are in the order of their changes. */
 static const row *largest_change(void) {
     static const int order[] = {STACK, SITE, TAG, SCOPE, DEVICE};
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
@@ -212,7 +214,7 @@ static const row *largest_change(void) {
 }
 
 /* Returns how many seconds of one run lie between the profiles. Returns 0 if they are not of one
-   run, or the wrong way round. */
+   run, or if `base` is the later one. */
 static double seconds_between(void) {
     const cJSON *was = get(base.root, "metadata"), *is = get(now.root, "metadata");
     const double by = (cJSON_GetNumberValue(get(is, "uptime_ns")) -
@@ -269,8 +271,8 @@ static void show_all(void) {
 static char *messages; /* a list of all messages, or NULL */
 
 static void messages_add(const char *form, va_list args) {
-    note_also = NULL; /* else a message of a failure in this function would call the function
-                         again */
+    note_also = NULL; /* set to NULL, because a message about a failure in this function would call
+                         the function again */
     messages = joined("%s- %s\n", messages ? messages : "", marked(joined_of(form, args)));
     note_also = messages_add;
 }

@@ -46,7 +46,9 @@
 #include <time.h>
 
 #define FRAMES_MAX 256 /* the most functions of one place */
-#define MEMORY_MAX (sizeof(void *) > 4 ? (rlim_t)16 << 30 : RLIM_INFINITY) /* bytes, for --serve */
+#define MEMORY_MAX (sizeof(void *) > 4 ? (rlim_t)16 << 30 : RLIM_INFINITY) /* the most memory that
+                                                                              --serve may take, in
+                                                                              bytes */
 
 typedef struct frame {
     const char *function, *file; /* "" if the name is not known */
@@ -66,15 +68,16 @@ typedef struct symbol {
 typedef struct module {
     const char *path, *build_id;
     Dwfl *dwfl;
-    Dwfl_Module *of; /* libdwfl's module; NULL if the file names nothing */
-    const char *why; /* the reason why the file names nothing; NULL if it can name places */
+    Dwfl_Module *of; /* libdwfl's handle of the file; NULL if the file cannot name places */
+    const char *why; /* the reason why the file cannot name places; NULL if it can */
     symbol *symbols; /* sorted by first address; NULL until they are read */
     size_t symbol_count;
     size_t places, named;
     struct module *next;
 } module;
 
-/* A site of the profile as text, and the name and the frame that the site has now. */
+/* A site of the profile that got a name: its text before (`was`) and now (`is`), and the frame that
+   names it. */
 typedef struct change {
     const char *was, *is;
     frame by;
@@ -111,7 +114,7 @@ static const char *module_doubt(const module *m, const struct stat *is) {
 }
 
 /* Opens the file of a module at the addresses that the file itself gives. Returns NULL, or the
-   reason why the file names nothing. */
+   reason why the file cannot name places. */
 static const char *module_try(module *m, const char *path) {
     static const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo,
                                              dwfl_offline_section_address, &debug_path};
@@ -132,8 +135,8 @@ static const char *module_try(module *m, const char *path) {
     return why;
 }
 
-/* Opens the file of a module. If that file is gone or replaced, opens the debug file that it may
-   have left. */
+/* Opens the file of a module. If that file is gone or replaced, opens its separate debug file, if
+   there is one. */
 static void module_open(module *m) {
     const char *dirs[] = {o.debug_dir, o.sysroot ? joined("%s/usr/lib/debug", o.sysroot) : NULL,
                           "/usr/lib/debug"};
@@ -158,9 +161,9 @@ static module *module_of(const char *path, const char *build_id) {
 
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-/* Returns 1 if a function is in a standard library. The function's file tells. Without a file its
-   mangled name or the module tells. Rust's own hashbrown is in /rust/deps. A hashbrown that a
-   program brings is no standard library. */
+/* Returns 1 if a function is in a standard library, by its file, its mangled name or the name of
+   its module. (The directory /rust/deps has Rust's own copy of the library hashbrown. A program's
+   own copy is no standard library.) */
 static int is_library(const module *m, const char *function, const char *file) {
     static const char *const in[] = {"/include/c++/",       "/c++/v1/",
                                      "/library/alloc/src/", "/library/core/src/",
@@ -232,8 +235,9 @@ static unsigned die_number(Dwarf_Die *die, unsigned name) {
     return none || n > INT32_MAX ? 0 : (unsigned)n;
 }
 
-/* Writes the functions that contain an address to `out`, the outermost first. (dwarf_getscopes does
-   not look into namespaces, where clang and rustc put functions.) */
+/* Adds the functions that contain an address to the n that `out` has, the outermost first. Returns
+   how many `out` has then. (dwarf_getscopes is not used, because it does not look into namespaces,
+   where clang and rustc put functions.) */
 static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) {
     Dwarf_Die child;
     if (dwarf_child(at, &child)) return n;
@@ -251,7 +255,7 @@ static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) 
 }
 
 /* Writes the functions that are inlined at an address, and after them the function that contains
-   the address. */
+   the address. Returns how many there are. */
 static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *out) {
     Dwarf_Line *row = dwarf_getsrc_die(cu, pc);
     const char *file = row ? dwarf_linesrc(row, NULL, NULL) : NULL;
@@ -301,8 +305,8 @@ static int by_address(const void *a, const void *b) {
     return x->number - y->number;
 }
 
-/* Reads the symbols of a module that have a size. (dwfl_module_addrinfo looks at every symbol for
-   every address.) */
+/* Reads the symbols of a module that have a size. (dwfl_module_addrinfo is not used, because it
+   looks at every symbol for every address.) */
 static void read_symbols(module *m) {
     const int n = dwfl_module_getsymtab(m->of);
     GElf_Addr reach = 0;
@@ -368,7 +372,8 @@ static size_t frames_at(module *m, Dwarf_Addr address, frame *out) {
     return 1;
 }
 
-/* Returns the frame by which a place is named. */
+/* Returns the frame by which a place is named: the innermost one that is in no standard library or,
+   if all are in one, the outermost. */
 static const frame *frame_shown(const frame *frames, size_t n) {
     size_t i = 0;
     while (i + 1 < n && frames[i].library) i++;
@@ -577,7 +582,7 @@ static void add_caller(cJSON *callers, const cJSON *stack) {
                                                        cJSON_GetNumberValue(get(stack, keys[k])));
 }
 
-/* Gives each site in a library its callers, which memlord.h describes. */
+/* Gives each site in a standard library its list "callers", which memlord.h describes. */
 static void add_callers(cJSON *root) {
     const cJSON *stacks = get(root, "stacks"), *stack;
     cJSON *site;
