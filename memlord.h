@@ -3631,8 +3631,8 @@ typedef struct mli_job {
 /* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
    declarations. It uses no other module. Locks: none. */
 
-/* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
-   the compiler stops here. */
+/* The defaults of the knobs that a host may define (>>knobs in the manual). If a knob has an
+   impossible value, the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
@@ -3674,9 +3674,9 @@ typedef struct mli_job {
 #error "stb_ds.h came before memlord.h: put MEMLORD_IMPLEMENTATION in a file of its own"
 #endif
 
-/* Declares a private function or table that other modules use. In the product it is static. In a
-   build with an object for each module the linker sees it, and hosts do not. A variable is declared
-   in the header of its module and defined in the body. */
+/* Declares a private function or table that other modules use. In the product, memlord.h, it is
+   static. In a build with an object for each module the linker sees it, and hosts do not. A
+   variable is declared in the header of its module and defined in the body. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;
@@ -3748,8 +3748,8 @@ MLI_PRIVATE void mli_yield(void);
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
 /* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
-   it is the kernel's number. If a sandbox refuses to tell that, and on other POSIX systems, it is
-   pthread_self, an address. */
+   it is the kernel's number of the thread. On other POSIX systems, or if a sandbox refuses to tell
+   the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
    Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
@@ -4244,21 +4244,23 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
-   process, and the names of this process and of its machine, with its arguments. It may use os/system. Invariant: a
-   doubtful number counts as unknown, because a wrong number is worse than none. Locks: none. */
+/* Tells the capacity of the cpu device: the memory that the machine and the cgroups of this process
+   have for it. Also tells the names of this process and of the machine, and the program's
+   arguments. May use os/system. Invariant: a doubtful number counts as unknown, because a wrong
+   number is worse than none. Locks: none. */
 
-/* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
-   time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
+/* mli_cpu_sample is the capacity source of the cpu device: the function that tells how much memory
+   there is and how much is in use. It returns 0 if the numbers are known. It calls no malloc and no
+   stdio, uses little stack, and keeps errno. Requires: one caller at a time. An mli_cpu of zeros is
+   valid. The caller may set `root`, and nothing else. */
 
 /* Which process a report is of. A text that is not known is "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
-    char arguments[1024]; /* the program's arguments with a space between two, without the first,
-                             which is its name; cut text ends in "..."; "" also if the reader was
-                             not asked for them */
+    char arguments[1024]; /* the program's arguments, without its name, with a space between two;
+                             text that was cut ends in "..."; "" also if mli_identity_read was not
+                             asked for them */
 } mli_identity;
 
 /* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
@@ -4433,9 +4435,9 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
 }
 
 /* Reads the bytes in use in the cgroup of a directory. Page cache, active or inactive, does not
-   count, because the kernel drops it before it refuses memory. MemAvailable counts it as available,
-   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists and
-   count as used. So does cache that the file does not list. */
+   count, because the kernel drops it before it refuses memory. MemAvailable of /proc/meminfo counts
+   page cache as available, too. (Kubernetes subtracts only the inactive part.) shmem and locked
+   pages are on other lists and count as used. So does cache that memory.stat does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     static const char caches[2][2][20] = {{"inactive_file", "active_file"},
                                           {"total_inactive_file", "total_active_file"}};
@@ -4479,8 +4481,8 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
 }
 
 /* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
-   above. *total is the lowest limit. *left is the least that any of them leaves. `root` is the
-   length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
+   above. *total is the lowest limit. *left is the least that any of these limits leaves. `root` is
+   the length of the prefix cpu->root in cpu->path. Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -4504,13 +4506,13 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     return -1;
 }
 
-/* Puts the root, a prefix of all paths, into cpu->path, and returns its length. */
+/* Puts cpu->root, a prefix of all paths, into cpu->path, and returns the length of the prefix. */
 static size_t mli_cpu_root(mli_cpu *cpu) {
     return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
 /* Returns how many bytes of this process are in memory (RSS), or 0 if that is not known. `root` is
-   the length of the root in cpu->path. */
+   the length of the prefix cpu->root in cpu->path. */
 static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
     uint64_t bytes = 0;
     if (mli_cpu_read(cpu, root, "/proc/self/status") ||
@@ -4534,8 +4536,8 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-/* Reads the first bytes of a file. Returns how many there are, 0 if the file cannot be read. Keeps
-   errno. */
+/* Reads the first bytes of a file. Returns how many bytes it read, or 0 if the file cannot be read.
+   Keeps errno. */
 static MLI_COLD size_t mli_head_read(const char *path, char *buf, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -4572,8 +4574,8 @@ static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size
     }
     for (i = 0; i < n; i++) out->arguments[i] = text[i] ? text[i] : ' ';
 }
-/* Reads the program and, with `arguments`, its arguments. One buffer has the path of a file and what
-   is read there, because a report may be written on a stack of 16 KiB. */
+/* Reads the program's name and, if `arguments` is 1, its arguments. One buffer has both the path of
+   a file and the text that is read, because a report may be written on a stack of 16 KiB. */
 static MLI_COLD void mli_program_read(const char *root, int arguments, mli_identity *out) {
     static const char exe[] = "/proc/self/exe", cmdline[] = "/proc/self/cmdline";
     char text[sizeof out->arguments + MLI_PATH_MAX], *target = text + MLI_PATH_MAX;
@@ -4880,7 +4882,7 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: dlopen has loaded the modules that follow */
+    int dynamic; /* 1: the modules that follow in the loader's list were loaded by dlopen */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
@@ -5237,8 +5239,8 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; }
    early, or only at a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
-/* Returns 1 if a return address is in one of MemLord's own functions that stand between a call of
-   the host and MLI_NOTE_CALLER. */
+/* Returns 1 if a return address is in one of MemLord's own functions that run between a call of the
+   host and MLI_NOTE_CALLER, which notes the host's return address. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -5299,8 +5301,9 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* The unwinder of libgcc_s or libunwind, if the program has it. Otherwise it is backtrace of the C
-   library, which loads libgcc_s. Both are weak, so that no program must link them. */
+/* mli_unwind calls the unwinder of libgcc_s or libunwind, if the program has one. Otherwise it
+   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that no
+   program must link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
@@ -5354,13 +5357,15 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
-/* Owns the words that threads share, the locks and the lock order. It may use os/. Invariants: a
-   word is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
-   bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
+/* Has the words that threads share (mli_u32, mli_u64 and mli_ptr), the locks and the lock order.
+   May use os/. Invariants: a word is a struct, so that an access without one of the functions below
+   does not compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
+   Locks: the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its
+   place in that list. A shard is a part of the map of blocks. */
 
-/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: other
-   threads read the value and conclude nothing else from it. Layout and code are the same in C and
-   C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
+/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: a thread
+   that reads the value may conclude nothing about other words. Layout and code are the same in C
+   and C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
    halves. So mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
@@ -5377,9 +5382,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
-   __dmb on ARM64. On x86 the processor keeps loads and stores in that order, so a barrier for the
-   compiler is enough. Each seq_cst load comes after an exchange by the same thread. With MSVC that
-   exchange is a full barrier, so the load needs no barrier of its own. */
+   __dmb on ARM64. On x86 the processor itself keeps the order that acquire and release ask for, so
+   a barrier for the compiler is enough. Each seq_cst load comes after an exchange by the same
+   thread. With MSVC that exchange is a full barrier, so the load needs no barrier of its own. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -5429,9 +5434,9 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #else
 /* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486). The address of a
-   word chooses the lock that guards the word. The locks of libatomic cannot be used, because if
-   another thread holds one of them at a fork, the child finds it locked for good. The exchange that
-   takes a lock pairs with the release store that drops it. */
+   word chooses the lock that guards the word. The locks of libatomic cannot be used: if another
+   thread holds one of them at a fork, that lock stays locked for good in the child. The exchange
+   that takes a lock pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -5485,7 +5490,7 @@ static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
 /* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
-   plain load into an operand, but not an atomic load. */
+   plain load into an operand of another instruction, but not an atomic load. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
@@ -5532,7 +5537,7 @@ enum {
     MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
                            totals */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
-                           row's published balance */
+                           row's published bytes */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
@@ -5607,10 +5612,11 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits a moment. A thread that waits for another calls it in a loop. *n counts the calls. Most
-   calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first MLI_SPIN_TURNS times, and
-   sleeps for 50 us to 1 ms from then on. Yielding alone is not enough, because a real-time thread
-   that yields lets no thread of lower priority run, and such a thread may hold the lock. */
+/* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
+   these calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first
+   MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone is not enough,
+   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+   may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
@@ -5808,7 +5814,8 @@ typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_ar
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
-    mli_u32 displaced; /* how many entries are not in their home bucket */
+    mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
+                          begins */
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
@@ -5826,7 +5833,8 @@ typedef struct mli_helper {
 } mli_helper;
 
 /* A physical device. The devices cpu, pinned and mapped share one, because all three use the memory
-   of the machine. */
+   of the machine. The capacity source is the function that tells how much memory the physical
+   device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
     mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_frame`,
                               `sampler_reader` and `poller`; also guards the bands of the devices
@@ -5886,16 +5894,16 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark, shifted to its place in a word of a block's
-                              record */
+    mli_u64 mark;          /* the current mark (memlord_mark), shifted to its place in word2 of a
+                              block's entry */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
                                                element stays 0 */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* bits MLI_HOOK_... */
-    mli_u32 alert;     /* bits MLI_ALERT_... */
+    mli_u32 hooks;     /* bits MLI_HOOK_...: what every call of the ledger has to do besides */
+    mli_u32 alert;     /* bits MLI_ALERT_...: the work for the end of a call */
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
@@ -5935,8 +5943,8 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
-                                     is published */
+    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call is
+                                     published */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
@@ -5950,7 +5958,8 @@ struct mli_counters_state {
 };
 struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
-    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
+                              can be in force */
     mli_u32 polling;       /* one of MLI_POLLING_... */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
@@ -6180,7 +6189,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
 /* Stores in mli_self the return address and the frame of the host's call, which takes the general
-   path. */
+   path (calls/record). */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
 /* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
@@ -6241,9 +6250,10 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* The walk begins with the frame of the call in progress, because MemLord's own code need not keep
-   frame pointers. A caller's frame lies above that of the function it called. The walk ends at a
-   frame that does not lie above the one before. So a cycle of frames ends the walk, too. */
+/* While MemLord samples a stack, the walk begins with the frame of the public function that the
+   host called, because MemLord's other functions need not keep frame pointers. A caller's frame
+   lies above the frame of the function that it called. The walk ends at a frame that does not lie
+   above the one before. So a cycle of frames ends the walk, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -6285,7 +6295,7 @@ typedef struct mli_out {
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total;    /* bytes that were written so far, with those that were cut */
+    size_t total;    /* bytes that were written so far, including those that were cut */
     size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
     int failed;      /* 1: `fn` has failed and is not called again */
@@ -6299,7 +6309,8 @@ MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number)
 
 /* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
-/* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
+/* Terminates the text in a buffer with a 0. Returns the full length of the text, including what was
+   cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
 /* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
@@ -6328,8 +6339,9 @@ MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
-   as it is. That holds for a sequence that is not well-formed by RFC 3629 (such as a surrogate),
-   for a control character, and for U+FFFD, by which mli_put_invalid_byte marks a byte. */
+   as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
+   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte marks
+   a byte with it. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
@@ -6342,14 +6354,14 @@ MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text);
 /* Writes a JSON string, or null if the text is NULL. */
 MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
 
-/* Writes a string into a line of text, cut after o->name_max characters. It writes `instead` for
-   the character `other`, unless that is 0. */
+/* Writes a string into a line of text, cut after o->name_max characters. Writes `instead` in place
+   of the character `other`, unless `other` is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead);
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site as "read_tensors loader.c:12". Writes its function and its file by `put`. */
+/* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -6368,8 +6380,9 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 /* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
-   before. The byte written last is still in the buffer, because a full buffer is flushed only when
+/* Writes JSON by a format string. If the format begins with a comma, and the last byte written is a
+   [ or {, leaves out the comma. Requires: if the format begins with a comma, something was written
+   before. The last byte written is still in the buffer, because a full buffer is flushed only when
    more text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
@@ -6563,7 +6576,7 @@ MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_digits(o, byte, 16, 2);
 }
 
-/* Returns 1 if a byte is a character of ASCII that JSON has as it is, also within HTML. */
+/* Returns 1 if a byte is an ASCII character that needs no escape in JSON, even within HTML. */
 static int mli_is_plain_json(unsigned char c) {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
 }
@@ -6691,10 +6704,9 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    A width aligns values to the right and text to the left; a site has no width. A - aligns values
    to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
-   written as -.
-   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd is any
-   number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with %jd, and
-   for NaN with %g. */
+   written as -. In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {,
+   and %jd writes any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for
+   INT64_MIN with %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -6895,10 +6907,10 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
-   formatted only if the logger receives its level, and no lock is held while the logger runs. Lock:
-   log, for the logger and the number of calls in it. memlord_logger_set waits until no call is in
-   the old logger. */
+/* Owns the logger, the function of the host that receives MemLord's messages. May use os/ and
+   base/text. Invariants: a debug line is formatted only if the logger receives messages of its
+   level, and no lock is held while the logger runs. Lock: MLI_RANK_LOG, for the logger and the
+   number of its calls in progress. memlord_logger_set waits until no call is in the old logger. */
 
 /* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
@@ -6966,7 +6978,8 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Subtracts from the counts the logger calls that the thread has begun since `before`. */
+/* Ends the logger calls that the thread has begun since `before`: takes them off the ledger's
+   counts of calls in progress. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
@@ -7103,8 +7116,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    /* If this thread is in the old logger, the other thread in this function may wait for it. So
-       this thread does not wait for the other. */
+    /* Another thread may be in this function, and may wait until this thread has left the old
+       logger. So if this thread is in the old logger, it does not wait for the other thread. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
@@ -7127,19 +7140,21 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory: regions from the allocator, cut into pieces. It may use os/ and
-   base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
-   so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
-   inside the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, which is the host's or
+   the os allocator below, and cuts them into pieces. May use os/ and base/atomics. Invariant: while
+   the allocator runs, the thread holds no lock and is marked busy, so that a call that the
+   allocator makes into a ledger does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces;
+   MLI_RANK_PAGES, in the os allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
-   functions that may call a malloc which the host has hooked. In between the thread is busy: its
-   generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
-   that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
-   the host, and the thread that holds that lock may call MemLord, too. So no call may rely on state
-   in the orphan record across an allocation. */
+   functions that may call a malloc which the host has hooked. In between the thread is busy:
+   mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
+   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
+   record of their own. A thread drops this lock while it is busy, because the allocator may wait
+   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
+   rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -7157,8 +7172,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
 /* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates a ledger and the states behind it, zeroed, in `size` bytes. Returns NULL if there is no
-   memory. */
+/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
+   NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
@@ -7171,7 +7186,7 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
    the last one. Regions are small, because a small region becomes free as a whole sooner than a
    large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size, because all shards of a ledger grow at about the same
+   merges with free neighbours of any size. All tables of a ledger's map grow at about the same
    time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
@@ -7292,8 +7307,8 @@ static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     return (char *)e + (size_t)first * MLI_PAGE;
 }
 
-/* Zeroes the first bytes of a run of pages. The system zeroes the others, which were never in
-   use. */
+/* Zeroes the first `dirty` bytes of a run of pages. The system zeroes the pages behind them, which
+   were never in use. */
 static void *mli_run_clear(void *run, size_t dirty, size_t size) {
     if (dirty < size) mli_pages_populate((char *)run + dirty, size - dirty);
     return memset(run, 0, dirty);
@@ -7390,8 +7405,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link in the list of regions that points to the region of a piece. The function walks
-   the list. */
+/* Walks the list of regions to the region that has a piece, and returns the pointer in the list
+   that points to this region. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -7418,9 +7433,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough, or NULL if there is none. It searches the first size
-   class that has such pieces. The result is the smallest of those among the first 16, or else the
-   first one after these. */
+/* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
+   class that has such pieces. Returns the smallest such piece among the first 16 of the class or,
+   if these have none, the first such piece after them. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -7453,8 +7468,8 @@ static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
 /* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
-   alignment of the block, and for the pointer to where it really starts. A block of the os
-   allocator needs neither. */
+   alignment of the block, and for a pointer to the start of the allocator's memory. A block of the
+   os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -7620,7 +7635,7 @@ MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
     return 1 / q;
 }
 
-/* The finalizer of splitmix64. */
+/* The function is the finalizer of the random number generator splitmix64. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
@@ -7650,12 +7665,13 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number, or NULL if it was not made yet. Any thread may call it. */
+/* Returns the record with a number, or NULL if it was not made yet. Any thread may call this
+   function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number, and makes its chunk if there is none. Returns NULL if there is
-   no memory. The release store pairs with the acquire load in mli_vector_at. Requires: the caller
-   is the only one that adds to the vector. */
+/* Returns the record with a number. If the chunk of the record is missing, makes it, in memory from
+   `grab`. Returns NULL if there is no memory. The release store pairs with the acquire load in
+   mli_vector_at. Requires: the caller is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
@@ -10864,19 +10880,23 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets.
-   May use books/names, books/devices and books/threads. Invariant: an account is read and changed
-   only under its lock, and only while it is open. A handle has the generation of its record.
-   Closing an account changes that generation, so a later call with the old handle finds no record.
-   Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each account has
-   a lock of its own (MLI_RANK_ACCOUNT). */
+/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
+   account counts the bytes that are charged to a user or a request of the host, and may have a
+   limit. A ticket reserves bytes for later allocs. The host knows an account or a ticket by an id.
+   A handle is the part of its record by which the record is found under this id. May use
+   books/names, books/devices and books/threads. Invariant: an account is read and changed only
+   under its lock, and only while it is open. Closing an account changes the generation of its
+   record, which is a part of the id. So a later call with the old id finds no record. Locks: the
+   cold lock (mli_process.cold_lock) guards the lists of closed records; each account has a lock of
+   its own (MLI_RANK_ACCOUNT). */
 
-/* The first member of the record that a ticket or an account names. The ticket or account is an id:
-   the number in the upper 32 bits, the generation in the lower 32. A closed record waits in a list
-   until it is opened again, under the next generation. Ledgers begin with different generations, so
-   that a ledger does not take the ticket of another ledger for its own. */
+/* The first member of the record of a ticket or an account. The id of the ticket or account has the
+   record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
+   in a list until it is opened again, under the next generation. Ledgers begin with different
+   generations, so that a ledger does not take the ticket of another ledger for its own. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* odd while the record is open, even while it is closed */
+    mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
+                                grows at each change */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
@@ -10897,22 +10917,26 @@ typedef struct mli_account_record {
    as zeros, so no id matches it. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a vector, and puts it in `list` under `lock`. */
+/* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
+   one more than the number of records in the vector. */
 MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Takes the cold lock, and returns a closed record of a list that this lock guards. If there is no
-   memory for a record, drops the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, and returns the first record of a list of closed records, which this lock
+   guards. If the list is empty, adds a record to it. If there is no memory for the record, drops
+   the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Opens the first record of a list, and returns the id of its ticket or account. Requires: the
-   caller holds the lock of the list and has filled in the record. */
+/* Removes the first record from a list of closed records, opens it, and returns the id of its
+   ticket or account. Requires: the caller holds the lock of the list and has filled in the
+   record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
-/* Closes a record, and puts it in a list. Requires: the caller holds the lock of the list. */
+/* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
+   the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
 /* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
@@ -10932,21 +10956,22 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Adds `bytes` to the bytes that tickets hold of an account. Returns 0, and adds nothing, if the
-   account's limit leaves no room for them. If the account is closed, returns 1 and adds nothing. */
+/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
+   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
+   returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
 /* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
    limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold `bytes` more once the calls in progress have ended. These
-   calls record blocks of `in_flight` bytes that tickets hold, so these bytes count twice until
-   then. */
+/* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
+   These calls are recording blocks whose bytes tickets hold. Their `in_flight` bytes count twice
+   until then: as held by a ticket and as charged by the block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
-/* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the
-   statistics of the account; its `bytes` include those that tickets hold. Requires: the caller
-   holds no lock. */
+/* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
+   *out gets the statistics of the account; its `bytes` include those that tickets hold. Requires:
+   the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
@@ -10954,9 +10979,9 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block to an account. The limit does not stop the charge, because the block
-   exists already. If the account is closed, or would have more than 2^48 bytes, charges nothing and
-   returns 0. */
+/* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
+   limit, because the block exists already. If the account is closed, or would have more than 2^48
+   bytes, charges nothing and returns 0. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
@@ -10975,7 +11000,8 @@ MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; changes under the cold lock */
+    mli_u32 count;             /* one more than the number of records; changes under the cold
+                                  lock */
     struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
@@ -11079,9 +11105,9 @@ static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds `bytes` to an account, if its own bytes and those that tickets hold are then at most `most`.
-   Otherwise adds nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it adds nothing, or if
-   the account is then over its limit. */
+/* Charges `bytes` to an account, if its charged bytes and those that tickets hold are then at most
+   `most` together. Otherwise charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
+   charges nothing, or if the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -11205,8 +11231,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork stops all shards, but a thread may charge an
-   account while it is outside of all shards. So a fork takes these locks, too. */
+/* Takes or drops the locks of all accounts. A fork waits until no thread changes the map of blocks.
+   Another thread may still be charging an account, so a fork takes these locks, too. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -11289,7 +11315,7 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) { /* several threads share the record, so it uses no account */
+    if (mli_is_orphan(lord, t)) { /* several threads share this record, so it charges no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
         t->now.account = account;
@@ -12039,29 +12065,30 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes, each with its site, and remembers which refusals were
-   logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
-   at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
-   mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
-   while a site is copied or the logger runs. */
+/* Owns the list of the host's mistakes (anomalies), each with its site. A site is a place in the
+   host's code. Also remembers which refusals were logged. A refusal is a call that ends with
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
+   base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
+   removes entries. A call without a mistake spends no time on the list. Locks: MLI_RANK_ANOMALIES
+   guards the list. No lock is held while a site is copied or the logger runs. */
 
 #define MLI_ANOMALIES 64 /* the most entries of the list */
 
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
-   allocator makes notes no site, because it runs inside another call, whose site is still
-   needed. */
+/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+   the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
+   whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` tells the site and
-   the tag of the block in question, in the format of mli_entry (without a side record); 0 means
-   that there is no block. Requires: the caller holds no lock but the orphan lock
-   (mli_threads_state). */
+   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` tells the
+   site and the tag of the block that the mistake concerns: it is the word2 of an mli_entry without
+   a side record. A `word2` of 0 means that the mistake concerns no block. Requires: the caller
+   holds no lock; only the orphan lock (mli_threads_state) may be held. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12088,9 +12115,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
    `site`. Logs the refusal if it is the first at that site, or the first with that result by the
-   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes.
-   Neither counts nor logs a call that the ledger's allocator makes. `fault` says what is wrong with
-   an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes. If
+   the ledger's own allocator makes the call, only returns r. `fault` says what is wrong with an
+   argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -12107,7 +12134,8 @@ typedef struct mli_anomaly {
                                   `born` */
     const memlord_site *given; /* the host's pointer to the site; it is compared but never
                                   followed */
-    const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
+    const memlord_site *site, *born; /* the ledger's copies of two sites: that of the mistake, and
+                                        that of the alloc of its block; NULL if there is no such
                                         site, or no memory for the copy */
     int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
@@ -12149,14 +12177,14 @@ static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int
     }
     return NULL;
 }
-/* Counts a mistake once more. */
+/* Counts a mistake that the list already has. */
 static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t now) {
     a->is.count++;
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Either is NULL
-   if the block has none. */
+/* Returns the site of a block and sets *tag to its tag, from the block's word2 in the map. Either
+   is NULL if the block has none. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -12166,9 +12194,10 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake once more if the list has it under the host's pointer to the present site.
-   Otherwise counts it as left out if the list is full. Returns 1 in both cases. Else returns 0, and
-   the caller copies the site. */
+/* Counts a mistake at the present site, if that needs no copy of the site. If the list has the
+   mistake under the host's pointer to the site, counts it there. If the list does not have it and
+   is full, counts it as left out. Returns 1 in both cases, and 0 if the caller has to copy the
+   site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -12246,8 +12275,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if all mistakes are
-   logged. */
+/* Copies to *out the first mistake that is not logged yet, and marks it as logged. Returns 0 if all
+   mistakes are logged. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -12263,8 +12292,7 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     return (int)i;
 }
 /* Logs a line such as "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at
-   main x.c:12; born at load y.c:3 [weights]". Refusals have a line of another form: see
-   mli_refusal_log. */
+   main x.c:12; born at load y.c:3 [weights]". mli_refusal_log writes the line of a refusal. */
 static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
@@ -15622,11 +15650,15 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
-   which the ledger had no memory to record. May use books/. Invariant: a call makes the counters of
-   a block (rows and cells) before it enters a shard, a part of the map, because a thread inside a
-   shard may not allocate. Inside the shard it changes the map and counts the change, so that no
-   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
-   cold lock, for a new route. */
+   which the ledger had no memory to record. The map has an entry for each block: its key (the
+   storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
+   stream). A block with further facts has a side record, to which its word2 then points. A probe
+   finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
+   number of a device. May use books/. Invariant: a call makes the counters of a block before it
+   enters a shard, a part of the map, because a thread inside a shard may not allocate. The counters
+   are the rows of the block's device, site and tag, and the thread's cell of each row. Inside the
+   shard the call changes the map and counts the change, so that no fork finds a block half counted.
+   Locks: those of the map; the fences lock, inside a shard; the cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15635,28 +15667,28 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that the word2 of a map entry points to, if there is one, and the parts in
-   it. Detaches its fences, and takes the bytes of the block off the account that they were charged
-   to. */
+/* Frees the side record that the word2 of a map entry points to, if there is one, and the block's
+   parts (described ranges of its bytes), which it has. Detaches its fences, and takes the bytes of
+   the block off the account that they were charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the change of counters (mli_row_delta) that counts a block as opened. */
+/* Returns the delta, a change of counters, that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the change of counters (mli_row_delta) that counts a block as closed. */
+/* Returns the delta, a change of counters, that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the thread's counters (cells) to which n deltas will be added. Requires: the caller is not
-   inside a shard, because the function may allocate. */
+/* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
+   because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that called free, wherever the block was allocated. Requires: the
+/* Counts a free at `site`, the site of the free, whatever the site of the block is. Requires: the
    caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half the range of
-   an int64. Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to
-   be live to reach 2^62. */
+/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half of the
+   largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if 2^30
+   of them are live. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15681,14 +15713,14 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if a free of an unknown storage matches a dropped alloc. The ledger expected that free,
-   and no longer expects it afterwards. */
+/* Returns 1 if a free of an unknown storage matches a dropped alloc. Each dropped alloc matches one
+   free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Counts a dropped alloc: one that failed with the error r, because the ledger had no memory to
-   record it, or no room for its device. If its device could not be added, counts the alloc for the
-   ledger as a whole. A later free of that storage is expected, and is then no unknown free: see
-   mli_drop_match. Counts nothing if r is any other error. Returns r. */
+   record it, or no room for its device. If the device could not be added, counts the alloc for the
+   ledger as a whole. A later free of the storage is then expected, and does not count as an unknown
+   free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
@@ -15706,28 +15738,29 @@ enum { /* what the map has under a key */
     MLI_KEY_USED     /* the block is live, and has fences (memlord_block_use) */
 };
 
-/* Returns what the map has under a key, as MLI_KEY_... Unless that is MLI_KEY_DEAD, *e gets the
-   entry, with the word2 that it would have without a side record. */
+/* Returns what the map has under a key, as MLI_KEY_... If the map has an entry, *e gets a copy of
+   it, with the word2 that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was meant to end the storage. An unknown storage then counts as an
-   unknown free. */
+   `ends` is 1 if the call was to free the storage. If the storage is not live, the call then counts
+   as an unknown free. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block. If the entry has no room for the count, adds a side record
-   first. */
+/* Adds a reference to a live block. If the entry has no room for the number of references, adds a
+   side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends, because its free was not recorded or its fences are
-                          not done */
-    MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
-    MLI_PUT_HOLD = 2   /* a bit to add to either of these: if an old block would end, it stays, and
-                          the call puts no entry */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
+                          done */
+    MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
+                          ends */
+    MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
+                          stays, and mli_entry_put puts no entry */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -15749,40 +15782,40 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
-   the side record. With `undo` takes back the counts of the alloc instead, as if the block had
-   never been opened. */
+   the side record. With `undo` takes back the counts of the alloc instead of counting the end, as
+   if the block had never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
-/* Undoes the open of a block of `bytes` by this thread, unless another thread has ended the block
-   or replaced it by one of another size. */
+/* Undoes the opening of a block of `bytes` by this thread. Does nothing if another thread has ended
+   the block, or has replaced it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
 /* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
-   fence. Returns the first fence; the other fences are its siblings. Requires: the caller is inside
-   the shard, and the block has a side record. */
+   fence whether it is done. Returns the block's first fence; its `sibling` is the next one.
+   Requires: the caller is inside the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
 /* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
    freed block, with the word2 that it would have without a side record. If no block was freed,
-   gone->key is 0. A block whose uses memlord_block_use has recorded becomes pending. *chain then
-   gets its first fence, and the caller asks the fences after this call, outside the shard. */
+   gone->key is 0. A block with fences (memlord_block_use) is not ended, but becomes pending. *chain
+   then gets its first fence, and the caller asks the fences after this call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the sampled call stack of the block. The totals of that stack include the block's
-   bytes until mli_pick_off subtracts them. */
+   *pick gets the call stack of the block's alloc, if that was sampled. The totals of that stack
+   include the block's bytes until mli_pick_off subtracts them. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
-   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The rows
-   in the result are rows of `dev`. Requires: the caller is not inside a shard, and `word2` is that
-   of an entry without a side record. */
+   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
+   has the numbers of the rows that the site and the tag have on `dev`. Requires: the caller is not
+   inside a shard, and `word2` is that of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -15790,22 +15823,23 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 /* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the site, the tag and the birth (mark, scope and stream) of a block in its entry, or in its
-   side record if it has one. Requires: the entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
+   `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
+   entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change. With
-   `moves` the change counts as the end of one block and the open of another, else as a change of
-   size. *rows gets the word2 that the entry would have without a side record. The caller cannot
-   read that from the side record, which another thread may free once the block is on the map. If
-   the map has no room, ends the block with its old bytes, and counts a dropped alloc of the new
-   ones. */
+/* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
+   counts the change. With `moves` the change counts as the end of one block and the begin of
+   another, else as a change of size. *rows gets the word2 that the entry would have without a side
+   record. The caller cannot read that from the side record, which another thread may free once the
+   block is on the map. If the map has no room, ends the block with its old bytes, and counts a
+   dropped alloc of the new ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, or NULL if there is none. The `next` of each route is the
-   route that was made before it. */
+/* Returns the route that was made last, or NULL if there is none. The member `next` of a route
+   leads to the one made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
    memory. Requires: the caller is not inside a shard. */
@@ -15814,13 +15848,14 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
    counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
-/* Makes room in the map for a key. A later insert of the key fails only if another thread takes
-   that room. */
+/* Makes room in the map for a key, so that a later insert of the key finds a vacant slot unless
+   another thread takes it. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
 /* Moves a block to another device, key or size, and counts the move. The block keeps its side
-   record. If the block has none, and the move will charge it to an account, adds one first. */
+   record. If it has no side record and the move will charge it to an account, adds a side record
+   first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -15867,8 +15902,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. Takes the bytes of a pending block off the statistic `pending`. If the
-   block was freed before the last reset, does not count its bytes as freed since then. */
+/* Counts the end of a block. If the block was pending, takes its bytes off the statistic `pending`.
+   If it was freed before the last reset, does not count its bytes as freed since the reset. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -15912,8 +15947,8 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. The call has kept
-   the facts there until it had left the shard and dropped its locks. */
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. A call keeps these
+   facts in the note, because it logs only after it has left the shard and dropped its locks. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -15954,10 +15989,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
-   of such a key is expected, so it does not count as unknown. dropped_keys has few places, and
-   there is no memory for more. A dropped alloc that finds no place is counted for its device
-   type. */
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
+   that key is expected, so it does not count as an unknown free. dropped_keys has few places,
+   because there was no memory for the alloc. An alloc that finds no place there is only counted,
+   for its device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -16050,7 +16085,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Takes one reference off the count of an entry. */
+/* Takes one reference off a block. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -16059,8 +16094,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds one to the references of an entry. Returns 0, and adds none, if the count needs a side
-   record first. */
+/* Adds one reference to a block. If the number of references needs a side record first, adds none
+   and returns 0. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -16089,9 +16124,9 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
-   is already in the slot ends. If that block was live, its free was never recorded, so this counts
-   as an implicit free. */
+/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. If an older
+   block is in the slot, that block ends. If the older block was live, its free was never recorded,
+   so its end counts as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -16111,8 +16146,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table keeps its size, so that calls are slower but still
-                    exact */
+    if (crowded) /* if there is no memory, the table keeps its size: calls are then slower, but
+                    still exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16155,8 +16190,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to an account, which mli_block_open chooses by `account`. Makes the side
-   record that holds the charge. Returns 0 if there is no memory for that record. */
+/* Charges a new block to the account that `account` means for mli_block_open, if to any. Makes the
+   side record that notes the charge. Returns 0 if there is no memory for that record, else 1. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -16263,7 +16298,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     return MEMLORD_OK;
 }
 
-/* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
+/* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick) {
@@ -19656,24 +19691,28 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
-   from the first export until its last member has left. A member is a context that is in the
-   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
-   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
-   each record, also inside a shard; cold, to open and to close a record. */
+/* Owns the invocations of scopes that several contexts share. An invocation is one run of a scope,
+   from its begin to its end. A context has the open scopes of a thread or of a fibre; each of them
+   is a span. A shared invocation has a record, from the first export until its last member has
+   left. A member is a context that is in the invocation: the one that exported it, and those that
+   adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
+   allocated less those it freed. May use books/. Invariants: those of mli_joint. Locks: joint
+   (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
+   record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t start, stamps; /* when the invocation began; how long it lasted; both by the clock of
+                               mli_stamp_now */
     uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
                                blocks; both are signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
-    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
-                               none */
+    uint64_t shapes;        /* address of the ledger's copy of the text of memlord_scope_shapes_set;
+                               0: the host gave none */
 } mli_scope_run;
 
-/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+/* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
@@ -19683,23 +19722,23 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell (the published part of its level), which
-   publications change. Once it has left, it adds the level of its cell, which no longer changes.
-   `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the thread, or the
-   thread has ended. */
+   in the invocation, it adds the base of its cell: the part of the level that it has published.
+   Once it has left, its whole level at that moment stays added. `enter` is 1 if the thread enters,
+   and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
 /* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
    the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
    Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted, and its deltas on each device are added to `sums`, unless `sums` is NULL. */
+   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
+   NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span, whose context goes on there, as a member. Returns 1 if the span
-   is the first member of its invocation. */
+/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
+   is the first member that is counted for its invocation. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -19795,8 +19834,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
-                             count */
+    if (held && !enter) { /* this publishes the cell, so the highest levels that other cells had
+                             before no longer count */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }
@@ -21172,18 +21211,20 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds the bytes of a device, without an allocation. It serves memlord_explain,
-   memlord_summary, the log of a failed request, and the verdicts of reports. Owns no state. May use
-   the rows of books/ and services/stats. Locks: row, one at a time. */
+/* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
+   in the program), the blocks without a tag or site, or the arena: bytes that the host counts
+   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
+   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
+   the lock of one row (the counters of a device, tag or site) at a time. */
 
-/* The site that stands for a device's arena in lists of sites. The bytes of an arena belong to no
-   block, and so to no other site. */
+/* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
+   no block, and so to no other site. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* The kinds of holders of a device's bytes: a tag or a site; the blocks that have no tag or site;
-   the arena. In a list by tag the arena has only its bytes without a tag. */
+/* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
+   by tag, the arena counts only with its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -21194,21 +21235,21 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: some holder is on another device of the same physical
-                                          device */
-    uint64_t count, named;             /* how many holders there are; how many of them are a tag or
-                                          a site */
+    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
+                                          its physical device */
+    uint64_t count, named;             /* the number of holders; the number of those that are a tag
+                                          or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders on all devices of a physical device, by tag or by site. If `phys` is NULL, it
-   lists those on `dev` alone. `dev` is the number of the device that the list is for, or 0 if the
-   ledger has not seen this device yet. */
+/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
+   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
+   0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, without a look-up of symbols. For an arena it returns the
-   site that stands for arenas. */
+/* Returns the file and line of a listed site, and looks up no symbols. For an arena it returns the
+   site that stands for arenas. Requires: the holder is a site or an arena. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
@@ -21218,13 +21259,13 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so the result is cut to 100. */
+   moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* These are arrays, not string literals, because a linker keeps or drops all literals of an object
-   together: see mli_no_site. */
+/* The strings of the arena's site. They are arrays and not string literals, because a linker keeps
+   or drops all literals of an object together: see mli_no_site. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -21346,80 +21387,82 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
-   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
-   then phys for the band state; none while a callback runs. */
+/* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
+   A strategy is a list of bands. A band is a range of the percentage of a device that is in use
+   (the used percent), with a metric and a threshold for it. A band check compares the metric with
+   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   callbacks, which free memory. A phys is a physical device. May use books/limits and
+   books/counters. Invariant: no threshold is crossed without a band check, although threads publish
+   their counts late. Locks: callbacks, for strategies, callbacks and runs; then the lock of the
+   phys, for the band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/call_end decides when a call runs a
-   check. */
-
-/* The rest of this comment says when a check is due. Threads publish their counts from time to
-   time, so the published bytes are below the live bytes by at most a batch for each thread. The
-   margin is a batch for each thread that the ledger allows for. While the published bytes are at
-   least a margin below the threshold, no thread can cross the threshold without a publication. A
-   mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
-   the threshold the device is "near": an alert makes every call check at its end, with a sum over
-   all threads. Freed bytes are not published. Instead each thread checks each time it has freed as
-   many bytes as the free interval of the device. Cached bytes (reserved bytes less live bytes) rise
-   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
-   mark check_below comes in time, without a margin. A new counter of a thread starts a whole batch
-   below its level, so that the thread publishes at its first alloc and checks at its first free.
-   After a collection a band waits to rearm: it starts no other collection until its metric has
-   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
+/* When a band check is due: a thread publishes its counts (adds them to the published bytes of the
+   device) from time to time, and before they exceed a batch. The margin is a batch for each thread
+   that the ledger allows for. While the published bytes are at least a margin below the threshold,
+   no thread can cross the threshold without a publication. A mark is a number of published bytes,
+   and a publication that passes a mark requests a check. Closer to the threshold than a margin, the
+   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
+   published. Instead each thread checks each time it has freed as many bytes as the free interval
+   of the device. Cached bytes (reserved bytes less live bytes) rise as live bytes fall. Published
+   bytes are never above the live bytes, so a publication below the mark check_below comes in time,
+   without a margin. After a collection a band waits to rearm: it starts no other collection until
+   its metric has risen by an eighth of the threshold, or has fallen an eighth below the
+   threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores the strategy that is in force for a device in the device's record. Returns 1 if there is
-   one. If it differs from the strategy before, the bands of the device no longer wait to rearm.
-   Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+/* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
+   if there is one. If it differs from the strategy before, the bands of the device no longer wait
+   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
+/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
    `safe` is 1 if host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. Returns E_UNKNOWN if no callback serves the
-   reason, and E_STATE if a collection runs already, or no callback could run. */
+/* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
+   serves the reason, and E_STATE if a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device of a physical device after a change of strategies, thresholds
-   or margins. If `phys` is NULL, it updates the bands of all devices. */
+/* Runs the band checks of every device of a physical device again, without collections, after a
+   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
+/* Widens the margins of all bands, so that they allow for all threads that exist, and a few
+   more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if a mark is passed. Does
-   nothing if the device is near its threshold, because then every call checks. */
+/* Compares the counts of a device with its current marks again, and requests a check if a mark is
+   passed. Does nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
-/* The bands that the host has set for a selector. A strategy is replaced as a whole, and never
-   changed. */
+/* A strategy: the bands that the host has set for the devices that `sel` selects. A strategy never
+   changes; the host replaces it as a whole. */
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
     size_t n;                  /* the number of bands; 0: the host wants no band for these
                                   devices */
-    const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
-                                  mli_default_bands */
+    const memlord_band *bands; /* the bands, which follow in the same allocation; those of the
+                                  default strategy are mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* rises along the list. Callbacks that were added for one device come before
-                        those that were added for several */
+    uint64_t serial; /* rises along the list. Callbacks for one device come before those for several
+                        devices */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* bits 1 << MEMLORD_REASON_..., and MEMLORD_GC_QUIET */
+    uint32_t reasons; /* bits 1 << MEMLORD_REASON_... for the reasons that it serves, and
+                         MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -21611,9 +21654,9 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
    physical device -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* the event of the collection; band SIZE_MAX: no band is in force, and
-                               only used_percent is set */
-    int due;                /* 1: a collection is due, because the value has reached the
+    memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
+                               force, and then only used_percent is set */
+    int due;                /* 1: a collection is due, because the metric has reached the
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
@@ -21652,9 +21695,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the live and freed bytes at which the next band check is requested. While the device waits
-   to rearm, a check comes when the metric reaches `again`. A check also comes when the metric falls
-   below seven eighths of the threshold, where mli_band_compare rearms the band. The metric RESERVED
-   needs no marks, because memlord_pool_set and memlord_pool_add request a check at each change. */
+   to rearm, one is requested when the metric reaches `again`, or when it falls below seven eighths
+   of the threshold, where mli_band_compare rearms the band. The metric RESERVED needs no marks,
+   because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -21678,9 +21721,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks v->rise and v->fall closer if another band begins to decide before they are
-   reached. Called only if the used percent is a share of the limit, and so changes with the live
-   bytes and not with a sample. `total` is the live bytes of the physical device. */
+/* Moves the marks v->rise and v->fall closer if another band comes into force before they are
+   reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
+   of the limit, so it changes with the live bytes and not with a sample. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -21717,8 +21760,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 
 /* Sets how many bytes a thread frees between two checks. The interval is at least a batch. If all
    threads free alike, each thread checks 64 times on the way to the threshold. If the interval
-   shrinks, every thread checks at its next free, because the longer interval has set its next
-   check. */
+   shrinks, every thread checks at its next free, and not only after the old interval. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     const uint64_t had = w->free_interval, batch = lord->counters.batch;
@@ -21748,7 +21790,7 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
 }
 
 /* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
-   the margins. */
+   the marks for the next check. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -21774,8 +21816,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, v);
 }
 
-/* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
-   checks. */
+/* Sets the freed bytes at which a thread checks next. `cell` has the thread's counters on the
+   device. With an interval of 0 the thread never checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
     uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
                                              compares signed differences */
@@ -21785,8 +21827,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A later publication sees the marks, because it takes the row's lock after this function or,
-   without a batch, adds after it. */
+   A later publication sees the marks: it takes the lock of the device's row (its counters) after
+   this function or, without a batch, adds to the row after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -21797,10 +21839,10 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether the device is near its threshold. When the
-   device becomes near, it is evaluated once more after a barrier: the second sum includes every
-   call that counted before the barrier, and every call after the barrier sees the alert. The device
-   is also evaluated once more if a publication has passed the marks that were just set. The
+/* Evaluates the bands of a device and tells calls whether the device is near its threshold. When
+   the device becomes near, it is evaluated once more after a barrier: the second sum includes every
+   call that counted before the barrier, and every call after the barrier checks at its end. The
+   device is also evaluated once more if a publication has passed the marks that were just set. The
    addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
    call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
@@ -21931,8 +21973,8 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Sets, in the event of a run that is about to begin, the number of runs up to this one: on its
-   device and in the whole ledger. Failed runs count, too. */
+/* Sets in the event of a collection that is about to begin how many there were, with this one: on
+   its device and in the whole ledger. Failed ones count, too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -21945,9 +21987,10 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. If a callback could run, the freed bytes of the device start again from
-   0, and with `family` those of all devices of its type do so, too. If no callback could run, the
-   freed bytes stay, and the run counts as failed. With `rest` 1 the bands then wait to rearm. */
+/* Records the end of a collection. If a callback could run, the freed bytes of the device start
+   again from 0; if result->family is 1, so do those of all devices of its type. If no callback
+   could run, the freed bytes stay, and the collection counts as failed. With `rest` 1 the bands
+   then wait to rearm. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22003,8 +22046,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
-                                         cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the thread's counters on the device, because a thread
+                                         that has only freed has none yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -22064,8 +22107,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks and the pollers after a change of the strategies or
+   callbacks. Afterwards no device uses a strategy that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -22097,8 +22140,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts the alerts again from the flags, because at the fork a thread may have
-   changed a flag but not yet the alert. */
+   these threads. Also counts again how many of the flags near_threshold and check_requested are
+   set, because at the fork a thread may have changed a flag but not yet the count. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -24427,6 +24470,9 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
+/* Removes all snapshots from the list. They do not count as lost. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord);
+
 /* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
    system starts no thread, safe points do the saving. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
@@ -24655,6 +24701,28 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
+/* Adds a snapshot to the list of those that readers may still read. */
+static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot *s) {
+    s->next = state->out;
+    state->out = s;
+}
+/* Empties that list and returns what was in it, which the caller frees. Returns NULL while there
+   are readers. */
+static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
+    mli_snapshot *out = state->readers ? NULL : state->out;
+    if (out) state->out = NULL;
+    return out;
+}
+MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord) {
+    struct mli_snapshots_state *state = lord->snapshots;
+    mli_snapshot *out;
+    mli_lock_take(&state->lock);
+    while (state->count) mli_snapshot_put_out(state, state->at[--state->count]);
+    out = mli_snapshots_unread(state);
+    mli_lock_drop(&state->lock);
+    mli_snapshot_list_free(lord, out);
+}
+
 /* Returns 1 if the host's calls take the snapshots, and no thread of the ledger does. */
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
@@ -24664,7 +24732,7 @@ static int mli_snapshots_in_calls(const memlord *lord) {
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
-    mli_snapshot *out = NULL, **at;
+    mli_snapshot *out, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
@@ -24675,12 +24743,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
        thread read the clock. */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && state->readers) {
-        out->next = state->out;
-        state->out = out;
-        out = NULL;
-    }
+    if (state->count == MLI_SNAPSHOTS) mli_snapshot_put_out(state, mli_snapshots_evict(lord));
+    out = mli_snapshots_unread(state);
     mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
     return MEMLORD_OK;
@@ -24701,15 +24765,12 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
 }
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
     struct mli_snapshots_state *state = lord->snapshots;
-    mli_snapshot *out = NULL;
+    mli_snapshot *out;
     mli_snapshot_reader **at = &state->readers;
     mli_lock_take(&state->lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!state->readers) {
-        out = state->out;
-        state->out = NULL;
-    }
+    out = mli_snapshots_unread(state);
     mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
 }
@@ -24913,9 +24974,8 @@ static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    for (i = 0; i < state->count; i++)
-        mli_own_free(lord, state->at[i], state->at[i]->size);
-    mli_snapshot_list_free(lord, state->out);
+    state->readers = NULL; /* reports that were left by longjmp */
+    mli_snapshots_clear(lord);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
 }
@@ -24967,24 +25027,24 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
-   tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
-   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
-   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
-   record. */
+/* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
+   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
+   tickets. A thread has a context of its own, too; a swap puts the thread into another. May use
+   books/ and services/scopes. Invariants: each context is in one place, which is a thread or a
+   fibre's record; a thread's own context never gets into another thread. Locks: context
+   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 
-/* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes the
-   lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
-   or the thread has ended. */
+/* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
+   each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
+   the lock of each record; with 0 the caller holds all these locks. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Removes the tags, tickets, account and stream of a context. Requires: the context has no
    scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: adds the scopes that are open in the contexts of fibres to the running
-   scopes. */
+/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -24994,9 +25054,9 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of a memlord_context are
-   the generation of its ledger, the handle of the record and the serial. The serial rises with each
-   swap, so that an older copy of the words no longer fits. */
+   Otherwise it has the context that the thread was in before. The words of the host's
+   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
+   serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25074,7 +25134,8 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. Returns E_NOMEM if there is no memory for it. */
+/* Opens a record for a memlord_context that is all zeros, and fills in its words. Returns E_NOMEM
+   if there is no memory for the record. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -25111,8 +25172,9 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan record,
-                                                           so it has no context of its own */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves all threads
+                                                           without a record of their own, so it has
+                                                           no context */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25124,9 +25186,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. It also returns E_STATE if the record has another context than
-   its own. That lasts until the thread leaves its fibres in the reverse of the order in which it
-   entered them. */
+   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
+   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
+   which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25147,10 +25209,11 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, which has its tags and scopes by thread and not by context -- */
+/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
+   context -- */
 
-/* How many open tags and scopes of a context an interposer knows. It does not know adopted
-   scopes. */
+/* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
+   told. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25161,8 +25224,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends the tags and scopes of the context that the thread has left, in the ledger of an interposer.
-   Then it begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
+   thread has left, then begins those of the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25341,10 +25404,14 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
-   reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
-   reaches services/pollers by a pointer of the ledger, because services/pollers includes this
-   module. Locks: callbacks, for the waiting threads; none while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
+   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
+   due. A band check compares a device with the thresholds of its bands, and runs the host's
+   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
+   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
+   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
+   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
+   while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25352,7 +25419,7 @@ typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
     uint64_t needed;       /* bytes that the thread waits for */
-    uint64_t freed_before; /* bytes ever freed at `phys` before the thread waited */
+    uint64_t freed_before; /* bytes ever freed at the physical device before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
@@ -25364,9 +25431,9 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It retires fenced frees that are
-   done, collects where a band asks for it, samples physical devices that have no poller, saves a
-   due snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
+   fences are done, runs band checks, samples physical devices that have no poller, saves a due
+   snapshot and export, and writes a requested report. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25420,9 +25487,9 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
-   before it runs, so that a later call serves a request that comes meanwhile. With `asks` 1 it also
-   asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
+   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
+   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25445,8 +25512,8 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Handles the alerts of the device `other`, or of all devices if it is MLI_DEV_ALL, but not of
-   `dev`. */
+/* Does the work that the alert mask asks for on the device `other`, or on all devices if `other` is
+   MLI_DEV_ALL. Leaves out the device `dev`, which is done already. */
 static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
                                        uint32_t other) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -25456,11 +25523,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
         if (i != dev && (i == other || other == MLI_DEV_ALL)) mli_alerts_handle(lord, t, i, 0);
 }
 
-/* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
-   thread that lacks the system's barrier passes a full barrier in mli_alert_barrier: an addition
-   that pairs with the one in mli_barrier_threads. Of the two threads, the one whose addition is
-   later sees what the other stored before. So after its addition this thread compares its counts
-   with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
+   t->other_dev names. Where the system has no barrier for other threads, the addition in
+   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
+   addition is later sees what the other stored before. So after its addition this thread compares
+   its counts with the marks of its devices again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -25496,7 +25563,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited, because a forked child does not have them. */
+/* Forgets in a forked child the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);

@@ -392,6 +392,44 @@ c "$out/count.c" -o "$out/count" && rm -f "$out"/n.* &&
     sort "$out/why" | cmp - "$out/right" >>"$out/why" 2>&1
 verdict $? 'in the path %p is the process id, %n counts its reports from 1, %% is a percent sign'
 
+# The parent has held 3 MiB, and holds 1 MiB at the fork. Before its own first call the child waits.
+cat >"$out/family.c" <<'C'
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *volatile kept[4];
+int main(void) {
+    pid_t child;
+    int i;
+    for (i = 0; i < 3; i++) {
+        kept[i] = malloc(1 << 20);
+        (void)usleep(15000);
+    }
+    free(kept[1]);
+    free(kept[2]);
+    child = fork();
+    if (child) return waitpid(child, NULL, 0) != child;
+    (void)usleep(15000);
+    kept[3] = malloc(100000);
+    _exit(0);
+}
+C
+c "$out/family.c" -o "$out/family" && rm -f "$out"/family.*.json &&
+    preloaded env MEMLORD_REPORT="$out/family.%p.json" "$out/family" &&
+    python3 - "$out"/family.*.json >"$out/why" 2>&1 <<'PY'
+import json, sys
+levels = []
+for path in sys.argv[1:]:
+    report = json.load(open(path))
+    levels.append([s["total_bytes"] for s in report["snapshots"]])
+    assert report["metadata"]["dropped"]["snapshots"] == 0, path
+print(levels)
+parent, child = sorted(levels)
+assert parent[0] == 0 and parent[-1] == 1 << 20, parent
+assert child[0] == 1 << 20 and max(child) <= (1 << 20) + 100000 == child[-1], child
+PY
+verdict $? 'the curve of a child begins at its fork, with what the child inherits'
+
 rm -f "$out"/t.* && before=$(date +%s) &&
     preloaded env MEMLORD_REPORT="$out/t.%t.txt" "$out/count" closes && ls "$out"/t.* >"$out/why" &&
     time=$(basename "$out"/t.*.txt .txt) && time=${time#t.} &&

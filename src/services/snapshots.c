@@ -207,6 +207,28 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
+/* Adds a snapshot to the list of those that readers may still read. */
+static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot *s) {
+    s->next = state->out;
+    state->out = s;
+}
+/* Empties that list and returns what was in it, which the caller frees. Returns NULL while there
+   are readers. */
+static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
+    mli_snapshot *out = state->readers ? NULL : state->out;
+    if (out) state->out = NULL;
+    return out;
+}
+MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord) {
+    struct mli_snapshots_state *state = lord->snapshots;
+    mli_snapshot *out;
+    mli_lock_take(&state->lock);
+    while (state->count) mli_snapshot_put_out(state, state->at[--state->count]);
+    out = mli_snapshots_unread(state);
+    mli_lock_drop(&state->lock);
+    mli_snapshot_list_free(lord, out);
+}
+
 /* Returns 1 if the host's calls take the snapshots, and no thread of the ledger does. */
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
@@ -216,7 +238,7 @@ static int mli_snapshots_in_calls(const memlord *lord) {
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
-    mli_snapshot *out = NULL, **at;
+    mli_snapshot *out, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
@@ -227,12 +249,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
        thread read the clock. */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && state->readers) {
-        out->next = state->out;
-        state->out = out;
-        out = NULL;
-    }
+    if (state->count == MLI_SNAPSHOTS) mli_snapshot_put_out(state, mli_snapshots_evict(lord));
+    out = mli_snapshots_unread(state);
     mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
     return MEMLORD_OK;
@@ -253,15 +271,12 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
 }
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
     struct mli_snapshots_state *state = lord->snapshots;
-    mli_snapshot *out = NULL;
+    mli_snapshot *out;
     mli_snapshot_reader **at = &state->readers;
     mli_lock_take(&state->lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!state->readers) {
-        out = state->out;
-        state->out = NULL;
-    }
+    out = mli_snapshots_unread(state);
     mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
 }
@@ -465,9 +480,8 @@ static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    for (i = 0; i < state->count; i++)
-        mli_own_free(lord, state->at[i], state->at[i]->size);
-    mli_snapshot_list_free(lord, state->out);
+    state->readers = NULL; /* reports that were left by longjmp */
+    mli_snapshots_clear(lord);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
 }

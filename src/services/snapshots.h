@@ -88,6 +88,9 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
+/* Removes all snapshots from the list. They do not count as lost. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord);
+
 /* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
    system starts no thread, safe points do the saving. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,

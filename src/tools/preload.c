@@ -87,9 +87,10 @@
     stacks, and says how many more there are.
 
     A child that executes a program has a report of its own. A child that is only forked inherits
-    the live blocks and may free them, so they stay live in its report. Its totals and peaks begin
-    at the fork. Put a %p into the path if a program has children. Otherwise the report of the last
-    process to exit replaces the others.
+    the live blocks and may free them, so they stay live in its report. Its totals, peaks and curve
+    begin at the fork, but its times count from the start of the first parent. Put a %p into the
+    path if a program has children. Otherwise the report of the last process to exit replaces the
+    others.
 
     A program may have ledgers of its own by memlord.h, beside that of this library. The tags and
     scopes that it begins and ends hold for the blocks of malloc, too. If it saves a report to the
@@ -215,6 +216,7 @@ static __thread struct {
 static pid_t self;
 static int finished; /* 1: a report is being written; 2: the last one is written or being written */
 static int reports = 1; /* the number that the next report of this process has */
+static uint32_t snapshots_ms; /* the interval of the snapshots, in ms; 0: none are taken */
 
 /* The function that a thread calls when it leaves MemLord; a signal or the clock sets it to ask for
    a report. NULL if nothing is asked for. */
@@ -348,6 +350,8 @@ static void open_unwinders(void) {
     (void)__atomic_sub_fetch(&unwinders.closed, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Begins the books of a forked child, which inherits the live blocks and nothing that was before
+   the fork. The start of the snapshots takes the first one. */
 static void forked(void) {
     inside = 1;
     unwinders.inside = unwinding;
@@ -355,6 +359,8 @@ static void forked(void) {
     reports = 1;
     __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
     memlord_reset(lord);
+    mli_snapshots_clear(lord);
+    if (snapshots_ms) (void)memlord_snapshots_start(lord, snapshots_ms);
     inside = 0;
 }
 

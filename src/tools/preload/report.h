@@ -20,7 +20,9 @@ static void begin_recording(void) {
     const char *text = getenv("MEMLORD_SNAPSHOTS");
     const uint32_t ms = (uint32_t)number_of("MEMLORD_SNAPSHOTS");
     if (events) (void)memlord_events_start(lord, events);
-    if (!text || strcmp(text, "0")) (void)memlord_snapshots_start(lord, ms > 10 ? ms : 10);
+    if (text && !strcmp(text, "0")) return;
+    snapshots_ms = ms > 10 ? ms : 10;
+    (void)memlord_snapshots_start(lord, snapshots_ms);
 }
 
 static void write_report(void) {
