@@ -22268,16 +22268,17 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
-   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
-   writes the slot. Lock: neighbours, which the callers in services/neighbours hold. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
+   slot on the page: the bytes that it holds on each physical device, its requests to the other
+   ledgers, and its answers. May use os/ and base/. Invariant: only the ledger that holds the
+   system's lock on a slot's byte of the file writes the slot. Lock: neighbours, which the callers
+   in services/neighbours hold. */
 
-#define MLI_PAGE_SLOTS 64 /* slots of a page; each ledger that shares the page has one */
+#define MLI_PAGE_SLOTS 64 /* slots of a page */
 
-/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
-   requests to the others, and its answers. The system drops the lock of a slot when the process
-   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
-   may be anything, so it is never an index. */
+/* The system drops the lock of a slot when the process ends, so a process that is killed at any
+   instruction leaves nothing locked. A value that is read from the page may be anything, so it is
+   never used as an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -22288,7 +22289,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
-#define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with its final 0 */
 enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
@@ -22317,10 +22318,10 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a futex, which rises with each request to the slot's ledger and each
-                            answer to it */
-        mli_u32 resting; /* a bit for each device of the slot that rests; only the slot's owner
-                            writes it */
+        mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
+                            answer to it; the ledger waits for it as for a futex */
+        mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
+                            while); only the slot's owner writes it */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -22367,21 +22368,22 @@ MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t w
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a slot has a device with this identity that rests. */
+/* Returns 1 if a device with this identity rests in a slot: see `resting`. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
-/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
-   lowest limit or, without a limit, the machine, which its boot id identifies. `root` is
-   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+/* Returns the identity of the memory that the process may use: that of the cgroup with the lowest
+   limit or, without a limit, the boot id of the machine. `root` is the directory with /proc and
+   /sys: see mli_proc_root. `stall` gets the path of the file by which the kernel tells that tasks
+   wait for this memory. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
 
 /* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
-/* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
-   is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
+/* Asks the kernel to notice when tasks wait for memory. The file at `path` decides whose memory
+   that is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
@@ -22468,7 +22470,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is refused as a page, or NULL if it is not refused. The first function judges
+/* Return why a file is refused as a page, or NULL if it is not refused. The first function judges
    the kind of the file, the second its content. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
@@ -22505,8 +22507,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
 }
 
 /* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
-   forked child inherits the mapping. If the mapping had the descriptor that holds the lock, the
-   child would keep the parent's lock after the end of the parent. */
+   forked child inherits the mapping. If both used one descriptor, the child would keep the parent's
+   lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -22610,8 +22612,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* This function has an mli_cpu of its own, because another thread may be using that of
-       services/room. */
+    /* A reader of its own, because another thread may be using the one in services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22639,8 +22640,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* mli_stall_open sets a trigger. The trigger fires when tasks have waited for memory for 150 ms
-   within 2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
+/* mli_stall_open asks for an event when tasks have waited for memory for 150 ms within a window of
+   2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
    Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
@@ -22675,9 +22676,9 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 }
 #endif
 
-/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, it waits for the listener's own event, so that the listener sees a request after at
-   most the interval of pollers. */
+/* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
+   sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
+   request only at its next look, an interval of pollers later. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -22710,11 +22711,13 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources. Computes from samples, limits, plans and pressure whether a request
-   has room, and says why a request is refused. Keeps what the host says of its pools. May use
-   books/limits and services/bands. Invariants: one thread at a time calls a source for a physical
-   device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources
-   and their callers, then phys for a sample. */
+/* Owns the capacity sources. A source is a function that samples a physical device: how many bytes
+   it has, and how many are in use. The module computes from samples, limits, plans and pressure
+   whether a request has room, and says why a request is refused. It keeps what the host says of its
+   memory pools. A poller is a thread that samples at an interval. A ticket holds reserved bytes.
+   May use books/limits and services/bands. Invariants: one thread at a time calls a source for a
+   physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for
+   sources and their callers, then phys for a sample. */
 
 /* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
@@ -22737,7 +22740,7 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: a safe point. */
+   Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
@@ -22755,14 +22758,13 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. `covered` is how many of the bytes that
-   tickets hold on the device are for the request itself. Does nothing if the ledger has no
-   logger. */
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold on the
+   device, `covered` are for the request itself. Does nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Later it is 1 ns more
-   than the time at which the function last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. The function stores
+   there 1 ns more than the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
    request is within the limit. Requires: no lock is held. */
@@ -22775,14 +22777,15 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* grows by 1 with each new source
-                                                                    of a type; under the callbacks
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: grows by 1 with each
+                                                                    new source; under the callbacks
                                                                     lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged: `last` of mli_log_due */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged: `last` of
-                               mli_log_due */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
+                               it */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged, as
+                               mli_log_due stores it */
 };
 
 /* -- sources -- */
@@ -22825,7 +22828,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Stores how many bytes each device of a physical device has before the capacity source runs. */
+/* Stores how many bytes each device of a physical device holds before the capacity source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -22836,7 +22839,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample, which tell what each device held when the source ran. The bytes held
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
    are the live bytes before or after the source ran, whichever are fewer, because it is not known
    which of the two the source saw. A pool counts with the bytes that it has reserved now, because
    the source may itself report these. */
@@ -22874,8 +22877,8 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
-                                                        sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* only then, because another sampler may be
+                                                        writing sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -22930,8 +22933,8 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* a physical device without a device is handled,
-                                                    too, because it may get one later */
+        if (phys->device.type != type) continue; /* a physical device that no device uses is
+                                                    handled, too, because one may use it later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -22959,7 +22962,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers, which sample a physical device that no poller samples -- */
+/* -- functions that read the capacity, and sample if no poller does -- */
 
 /* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
    not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
@@ -23021,8 +23024,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
 }
 
 /* Finds the physical device of a device for a function that reads the capacity, and samples it if
-   that is due. If the ledger has not seen the device yet, adds it if it has a source that may
-   run. */
+   that is due. A device that the ledger has not seen yet is added if its type has a source that may
+   run now. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -23158,7 +23161,7 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
     return 1;
 }
 /* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
-   each line walks the tags and the sites. */
+   to write a line the function reads all tags and sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -23198,9 +23201,9 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the physical device of block `first`. *lack is INT64_MIN
-   if an earlier block of the plan is at this physical device, because the bytes were computed for
-   that block. Returns 0 if the bytes are not known. */
+/* Computes how many bytes a plan lacks at the physical device of block `first`. If an earlier block
+   of the plan is at this physical device, *lack becomes INT64_MIN, because the call for that block
+   has computed the bytes. Returns 0 if the bytes left are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -23252,8 +23255,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. Inside the
-   device's capacity source no callback runs, and a later call collects. */
+/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. If the call
+   comes from the device's capacity source, no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
@@ -23428,8 +23431,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    /* memlord_explain allocates nothing, so it makes no physical device for a device that was not
-       yet seen. */
+    /* memlord_explain allocates nothing, so it adds no device that was not yet seen. */
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
@@ -23437,9 +23439,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level if `used` of `total` bytes are in use. It compares whole multiples of
-   both, and no quotient. Where registers are wider than a double (x87), a quotient has other
-   digits, and a value that is equal to the threshold would not reach it. */
+/* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
+   and does not divide: where registers are wider than a double (x87), a quotient has other digits,
+   and a value that is equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23508,10 +23510,11 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns the slot of the ledger on the pressure page. In its slot the ledger says what it holds, asks
-   the other ledgers of the page for memory, and answers them. Also owns the listener, the thread
-   that waits for requests. May use services/pages, services/room and calls/deferred. Invariant:
-   only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
+/* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
+   slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
+   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
+   thread that waits for requests. May use services/pages, services/room and calls/deferred.
+   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
    neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
@@ -23522,7 +23525,7 @@ typedef struct mli_raise {
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
-    struct { /* state of each slot when the request began */
+    struct { /* each slot when the request began */
         uint64_t owner; /* owner of the slot; 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
@@ -23532,7 +23535,8 @@ typedef struct mli_raise {
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
-    /* Starts the listener unless it runs. Called when a page is opened, and in a forked child. */
+    /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
+       child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
        E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
@@ -23540,9 +23544,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough. Returns -1 if all have answered and
-       released less, or if the page is closed. Returns 0 if some have not answered. A process that
-       ended has released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
+       all have answered and released too little, or if the page is closed. A process that ended has
+       released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -23560,9 +23564,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device: a time in which requests of neighbours run no callbacks for the device. It
-   follows a run of callbacks that gave nothing back. Without rests a neighbour that asks without
-   end would keep this ledger collecting. */
+/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
+   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
+   asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -23746,8 +23750,8 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
     }
 }
 
-/* Stores at each physical device the bytes that other ledgers hold there, for statistics, levels
-   and reports, and how many of these ledgers rest there. */
+/* Stores at each physical device the bytes that other ledgers hold there, for statistics, pressure
+   levels and reports. Also stores how many of these ledgers rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -23848,9 +23852,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks, one device of a physical device after the other,
-   until the callbacks have reclaimed `needed` bytes. With `needed` 0 it goes through all devices.
-   Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
+/* Ends the freed blocks whose fences are done, and runs the collection callbacks, on one device of
+   a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
+   to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -23933,7 +23938,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has not left the page
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has kept its slot
                                                              meanwhile */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
@@ -23966,7 +23971,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    /* A capacity source may tell the identity of its physical device. */
+    /* A capacity source may set the identity of its physical device when it is asked. */
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
@@ -24016,8 +24021,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread is at a bell, or answers, the replacement waits for the next
-   call. */
+   another page. While a thread uses a bell or answers requests, it does nothing, and a later call
+   replaces the page. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -24049,8 +24054,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* comes here, where this thread is at no
-                                                          bell */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* this thread uses no bell here */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -24147,8 +24151,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
-                                            come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because an answer may come meanwhile,
+                                            and needs the lock */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -24389,14 +24393,16 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* Owns the snapshots, the recorders, and the holders of each device. A recorder is a thread that
    saves something at an interval: one takes snapshots, one exports. The holders of a device are the
-   tags and sites that had its bytes at its peak. May use books/ and services/stats. Invariants: a
-   snapshot does not change once it is in the list; the list is in order of time; a snapshot that is
-   evicted while a report reads the list is freed after the last reader. Lock: snapshots, not held
-   while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
-   peak (mli_stacks_hold), so that holders and stacks are of one moment. */
+   tags and sites that had its bytes at its peak. A kept string is the ledger's copy of a string. A
+   safe point is a moment at which host code may run, such as memlord_gc_poll. May use books/ and
+   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
+   order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
+   is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
+   visited. It is held while the stacks note what they hold at the peak (mli_stacks_hold), so that
+   holders and stacks are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
-                             that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* the most snapshots of a list; the ledger keeps one less, so that a
+                             report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -24404,15 +24410,14 @@ enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
     uint64_t bytes;
-    uint32_t row; /* the row of the tag or the site; 0: the bytes that have no tag or no site */
+    uint32_t row; /* the number of the tag or site in the ledger; 0: the bytes that have no tag or
+                     no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
-                                                       blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
-                                  holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
-                                  none */
+    uint64_t live, pending, reserved, peak, blocks; /* the number of blocks; all others are bytes */
+    uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
+                                  holding among all holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24438,7 +24443,7 @@ typedef struct mli_snapshot_reader {
 } mli_snapshot_reader;
 
 typedef struct mli_holders {
-    uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
+    uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
     uint64_t arena;       /* the part of `bytes` that the arena had */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
@@ -24452,16 +24457,17 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If there are fewer than
-   MLI_HOLDERS, they have all live bytes of the device. There are none if the ledger had no tag or
-   no site by then. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
+   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
+   that time. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
-   is 1, the largest blocks. Returns NULL if there is no memory. */
+   is 1, the largest blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is
+   no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
@@ -24481,25 +24487,26 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Takes the snapshot that is due, if the host's calls take the snapshots. Requires: the thread
-   holds no lock. */
+/* Takes a snapshot if one is due, and if calls of the host take the snapshots
+   (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
+/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+   parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if mli_holders_due returns 1 for its present live bytes. */
+/* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard. */
+/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
+   Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
    has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
@@ -24523,8 +24530,8 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* the longest time between two looks of a recorder at the clock,
-                                    in ms */
+#define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
+                                    again */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -24673,11 +24680,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot that leaves the smallest gap
-   in time, or the oldest of several such. So the snapshots that stay are spread over the whole run,
-   however long it becomes. It never evicts the first, the last, or one in which some device, or all
-   devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It
-   evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
+   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
+   whole run, however long it becomes. It never evicts the first, the last, or one in which some
+   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
+   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24778,13 +24785,14 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, so the saver is set. */
+   acquire load pairs with the exchange that sets the interval, and comes after the saver was
+   set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* The next save is due an interval from now, so that a process that was stopped does not make
-       up for the saves that it missed. */
+    /* The next save is due an interval from now. So a process that was stopped does not make up for
+       the saves that it missed. */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -24833,7 +24841,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+/* Starts the thread of a recorder, unless calls of the host take its snapshots. If the system
    starts no thread, safe points do the saving. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
@@ -24868,7 +24876,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 /* -- the holders of a device at its peak -- */
 
 /* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
-   as a last tag, and its largest sites. If two threads do so at once, the holders of the thread
+   as one more tag, and its largest sites. If two threads do so at once, the holders of the thread
    that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -24952,8 +24960,8 @@ static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
 /* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child. The recorder of
-   snapshots goes on. The export stops, because its file is the parent's. */
+   their reports go on. The threads of the recorders do not exist in the child: that of snapshots is
+   started again, and the export stops, because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -25325,14 +25333,16 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the records of threads that ended, for other threads. Owns no state. May use books/,
-   services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
-   of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
+/* Frees the ledger's records of threads that have ended, so that other threads can take them. A
+   fibre is work of the host that moves between threads; its context has its open tags and scopes.
+   Owns no state. May use books/, services/scopes and services/contexts. Invariant: when another
+   thread takes a record, the scopes of the record have ended. Lock: registry, which the sweep takes
+   and the other callers hold. */
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The addition to the owner makes the
-   reads that follow come after the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
+   reads that follow behind the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
@@ -25344,8 +25354,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 
 /* Releases the records of threads that ended without the exit hook, because their first call came
    in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as the last sweep found living
-   owners. So there are at most twice as many records as living threads, or 16. The cost is bounded,
+   free record, and if there are at least twice as many records as threads that the last sweep found
+   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
    too, because a sweep checks each record once, and at least half of them were made or claimed
    since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
@@ -25366,7 +25376,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    /* The record is not inside a shard, so a thread that stops a shard does not wait for it. */
+    /* The record is inside no shard (a part of the map of blocks), so a thread that stops a shard
+       does not wait for the record. */
     mli_u32_store(&t->by_exchange, 1);
     mli_u64_store_release(&t->owner, 0);
 }
@@ -25374,8 +25385,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the fork met this thread inside a shard, the thread had found the map stopped and had
-       changed nothing. So it counts as outside. */
+    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
+       map stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25585,9 +25596,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
-   books/ and services/. Invariant: a poller starts only if a band could decide by its samples, or
-   if the host asks for pollers. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
+   memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
+   collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
+   could decide by its samples, or if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -25642,11 +25654,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the recorder
-   of snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
-   because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the poller of main memory, which starts the
-   others once their devices are known. */
+   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
+   that takes snapshots, and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no
+   threads, because a new thread may get its stack from the very allocator that the calls come from.
+   So while no device that wants a poller is known, it starts the poller of main memory, which
+   starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25668,7 +25680,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     return mli_host_poller_start(lord, wanted);
 }
 /* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
+   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -25676,9 +25688,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
-   do not. Without that flag calls check the bands. Then the poller only samples, retires pending
-   blocks and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point (mli_serve),
+   because calls do not. Without that flag calls check the bands. Then the poller only samples, ends
+   freed blocks whose fences are done, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25721,7 +25733,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the states of the pollers' threads, because a forked child does not have these threads. */
+/* Notes in a forked child that no poller runs, because the parent's threads do not exist there. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -25762,10 +25774,12 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy.
-   May use books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own
-   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters,
-   phys for the last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy:
+   how often and how long a request retries. A ticket is a reservation of bytes. A pending block was
+   freed, and waits until its fences are done. A neighbour is a ledger of another process. May use
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
+   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
+   threads, phys for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -25775,7 +25789,8 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the retry policy for calls that give no policy of their own */
-    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line, as mli_log_due stores
+                             it */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -25828,8 +25843,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
-                                  see the alert */
+    mli_barrier_threads(lord); /* from here on each free either is in mli_phys_freed or wakes this
+                                  thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -25851,16 +25866,17 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
-                              request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
+    mli_cover cover;       /* bytes that the ticket of `opts`, or the tickets of the thread, gave to
+                              the request's own ticket */
+    memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
-                              attempt overwrite these */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
+                              calls in an attempt overwrite those */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
-   they do not fit, it retires pending blocks and tries again, then collects and tries again. */
+   they do not fit, it ends the pending blocks whose fences are done and tries again, then runs the
+   collection callbacks and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -25891,8 +25907,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If there is no memory
-   for the entry, the block counts as dropped, because the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
+   memory for the record, the block counts as dropped, because the caller has the storage all the
+   same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -25966,7 +25983,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. It asks the neighbours for memory before the pause, and
+/* Pauses by the host's function sleep_ms. It asks the neighbours for memory before the pause, and
    takes the request back after it. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
@@ -25978,8 +25995,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, retires pending blocks, collects, and
-   asks the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
+/* Makes room between two attempts. It samples the device, ends the pending blocks whose fences are
+   done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the policy's
+   function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -25993,7 +26011,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
    storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
    reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
