@@ -26670,22 +26670,22 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/reports/growth.h -- */
 
-/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
-   mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. A series is the
+   live bytes of a device, a tag or a site over the snapshots. Owns mli_series_list, a part of a
+   report. May use books/ and services/snapshots. Locks: none. */
 
 /* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
    one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
    MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
    half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
-   at least 1 % of the capacity in all. In its second half it rises at least half as fast. The last
-   snapshot has at least the mean of its snapshots, because a program that frees all at its end does
-   not grow. No
-   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
-   sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
-   below the highest. */
+   at least 1 % of the capacity in all. A line through its second half rises at least half as fast.
+   The last snapshot has at least the mean of the line's snapshots, because a program that frees all
+   at its end does not grow. No snapshot before the line has more bytes than the line's middle, so
+   that the last tooth of a sawtooth is no growth. Of the lines that qualify, those count whose R2
+   is at most 0.02 below the highest, and the longest of these is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
-#define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
+#define MLI_SERIES 64  /* how many series of tags, and how many series of sites, a report has */
 #define MLI_GROWING 20 /* how many growing series a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
@@ -26725,8 +26725,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Raises the highest number of bytes of a tag or a site if this snapshot has more, and keeps the
-   list in order. */
+/* Notes the bytes that a snapshot has of a tag or a site: raises the highest number of its series
+   if they are more, and keeps the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -26868,9 +26868,11 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
-/* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
-   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
-   books/ and services/stats. Locks: those of the reading functions of books/. */
+/* Groups and sums up leaked blocks, which are the live blocks that were allocated since a mark. A
+   mark is set by memlord_mark. A row is the number of a site or tag on one device. An entry is a
+   live block in the ledger's map; its word2 has the rows of its site and tag. Owns mli_leak_table
+   and mli_leak_sites, which are parts of a report and of the log at destroy. May use books/ and
+   services/stats. Locks: those of the reading functions of books/. */
 
 #define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
 #define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
@@ -26879,7 +26881,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 typedef struct mli_leak_group {
     uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
                      bit 40 and the scope from bit 48 */
-    mli_entry of; /* one block of the group, without its side record */
+    mli_entry of; /* one block of the group, as an entry without a side record (its description and
+                     parts) */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
@@ -26928,9 +26931,11 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index, among the sums, of the site on its first device */
+    size_t sum;                     /* the index in mli_leak_sites.sum of the sum of the site's
+                                       blocks */
     uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
-                                       0 if none of these are known */
+                                       0 if they are not known, because some of the blocks are in no
+                                       group */
     int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
@@ -27076,8 +27081,9 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds up the sums of each site (or of each tag of blocks without a site) over all devices, in its
-   row on the first device. `first` is the index of the first sum of the book. */
+/* Adds up the sums of each site over all devices, in the sum of its row on the first device. Does
+   so with each tag, for blocks without a site, if `book` is that of tags. `first` is the index of
+   the first sum of the sites or of the tags. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
@@ -27206,9 +27212,11 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
-   device, from 1. A `row` is the number of a tag, site or stack on one device. May use the reading
-   functions of books/ and services/. Invariant: a capture changes nothing in the ledger. Locks:
-   those of the reading functions; none while the host's function writes. */
+   device, from 1. A `row` is the number of a tag, site or stack on one device. A line is an item of
+   a list in a report. The arena of a device is its bytes that are in no block. Stacks are samples
+   if only some allocs are picked to have one. May use the reading functions of books/ and
+   services/. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
    from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
@@ -27241,7 +27249,8 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_phys *phys;
     uint64_t total, used, free; /* from the last sample of the capacity */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that tickets reserve for allocs to come */
+    uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
+                                   allocs */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
     uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
                                    this process */
@@ -27251,13 +27260,13 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
                                    processes share; UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
-    uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
-                                   known */
+    uint64_t fullness;          /* the sort key: used / total in millionths of a percent, plus 1; 0
+                                   if it is not known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
     memlord_tag_stat stat;
-    uint64_t peak_error; /* how many bytes the peak may be too low */
+    uint64_t peak_error; /* by how many bytes the peak may be too low */
     mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */
@@ -27267,8 +27276,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the sort key: stacks with live bytes come first, by their live bytes. The
-                     others follow, by the bytes that they allocated. If `by_peak` is 1, the bytes
-                     at the peak take the place of the live bytes */
+                     others follow, by the bytes that they allocated. If the report's `by_peak` is
+                     1, the bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
     memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
@@ -27279,7 +27288,7 @@ typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     double blocks;    /* how many leaked blocks the samples stand for */
     uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
-typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+typedef struct mli_anomaly_line { /* the mistakes of one kind that the host made at one site */
     uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
@@ -27305,7 +27314,8 @@ typedef struct mli_report {
                               peak, and otherwise in the order of their live bytes */
     memlord_result result; /* the first error other than a failed write, for example that there was
                               no memory for a list */
-    int exports;           /* 1: the ledger writes exports now, or has written one */
+    int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
+                              one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
     mli_identity who;      /* which process it is */
@@ -27330,13 +27340,14 @@ typedef struct mli_report {
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
                                       the peaks of their devices */
-    uint32_t row_count;            /* the number of stacks, and of elements of `stack_leak` */
+    uint32_t row_count;            /* the rows of all stacks are below this number; `stack_leak` has
+                                      as many elements */
     mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
                                       largest first */
-    uint32_t *site_stack; /* two linked lists in one array: by a site's row, the row of the site's
-                             first stack; behind these, by a stack's row, the row of the next stack
-                             of the same site; 0 ends a list; NULL if no stacks are listed by
-                             site */
+    uint32_t *site_stack; /* a linked list of the stacks of each site: by a site's row, the row of
+                             its first stack; behind these, by a stack's row, the row of the next
+                             stack of the same site; 0 ends a list; NULL if there are no such
+                             lists */
     size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
                                             number of all stacks with leaks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
@@ -27370,10 +27381,12 @@ typedef struct mli_report {
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* the holders of the device that is being written */
+    mli_holders holders; /* the tags and sites that held most at the peak of the device that is
+                            being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
     memlord_part_info part[16];       /* some parts of the block that is being written */
-    char part_text[2048];             /* the text of the part of a verdict that is being composed */
+    char part_text[2048];             /* the text about one device in the verdict (see
+                                         reports/answers.h) that is being composed */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
@@ -27381,11 +27394,11 @@ typedef struct mli_report {
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
-   series of a site or a device. */
+/* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
+   bytes that have no tag, and for a series of a site or a device. */
 MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s);
-/* Returns the site of a series. Returns NULL for the bytes that have no site, and for a series of a
-   tag or a device. */
+/* Returns the site whose bytes a series has. Returns NULL for the bytes that have no site, and for
+   a series of a tag or a device. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s);
 /* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
    rank 0. */
@@ -27413,14 +27426,14 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the bytes that are in a device's arena. */
+/* Returns the bytes of a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the bytes in a device's arena that have no tag. */
+/* Returns the bytes of a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. A device, tag, site or scope that is new after the capture is not in the
-   report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
-   snapshots. */
+   report. Requires: r is zeroed except for `whole`, `exports`, the output, and the snapshots with
+   their reader. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 /* Frees the lists of a captured report. */
 MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
@@ -27444,8 +27457,9 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* the same scale as that of
-                                                                        the stack's allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* rounded to the units in
+                                                                        which the stack's allocs are
+                                                                        counted */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -27591,8 +27605,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts the lifetimes of blocks by class, from the event ring. If the ring is off or there is no
-   memory, the lifetimes stay unknown. */
+/* Counts in `lifetime` how long the blocks lived whose alloc and free are both in the event ring.
+   If the ring is off or there is no memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -27630,8 +27644,8 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
-/* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
-   known, and line->self is filled in. */
+/* Fills in the figures that come from the last sample of a physical device's capacity. Requires:
+   the capacity is known, and line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -27745,7 +27759,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* Captures every scope once, except for its live bytes. */
+/* Captures every scope, except for its live bytes, which the walk over all blocks adds. */
 static void mli_report_scopes(mli_report *r) {
     uint32_t id;
     for (id = 1; id <= r->scopes; id++) {
@@ -27785,7 +27799,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Lists the largest sites. The bytes of each arena count as one more site. */
+/* Lists the largest sites. The arena of each device counts as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -27825,7 +27839,7 @@ static void mli_report_stacks(mli_report *r) {
         uint64_t first;
         line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
-            continue; /* the stack has no numbers, because a reset came meanwhile */
+            continue; /* leaves out a stack whose numbers are all 0 since a reset */
         line.node = mli_stack_row_at(r->lord, i)->node;
         first = r->by_peak ? line.held : line.stat.live_bytes;
         line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
@@ -27856,7 +27870,7 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
-   and allocs that do not fit, then the others. */
+   and allocs that contradict the live blocks, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -27976,15 +27990,18 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
-/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. Owns no
-   state. May use reports/capture and services/answers. Locks: none. */
+/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
+   says what is bad, what grows, who holds or held most, or what is odd. Anomalies count mistakes of
+   the host and failures, and drops count what was not recorded. A holder is a tag, a site or an
+   arena (the bytes of a device that are in no block), with the bytes that it holds. Owns no state.
+   May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. A `dev` of 0 means all devices together, and also the losses of the
-   ledger. *i is the position between calls, and must be 0 for the first call. */
+   and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
+   to no device. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 /* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
@@ -28319,7 +28336,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
     mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
 /* Writes a verdict such as "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv] f x.c:3".
-   Without a mark writes nothing, because every live block would be a leak. */
+   Writes nothing if the host has set no mark, because every live block would then be a leak. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
     const mli_leak_site *most = &r->leak_sites.line[0];
@@ -28340,8 +28357,8 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns what grows fastest on a device: a tag, a site or the device itself, as `book` says.
-   Returns NULL if none of these grows. */
+/* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
+   itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -28493,9 +28510,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
-   kept, because the bounds of these lists are no fault. If dev is 0, subtracts the counts of all
-   devices, and returns what is left. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
+   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
+   dev is 0, finds the counts that are left without those of all devices. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28680,8 +28697,9 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
 /* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost one in no library. Owns the list of stacks by site in the report. May use
-   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
+   site, the innermost function that is in no library. A row is the number of a site on one device,
+   or of a stack. Owns the list of stacks by site in the report. May use reports/capture and the
+   reading functions of books/. Locks: those of the reading functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
                           without a function */
@@ -28793,10 +28811,11 @@ MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_caller
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
    formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
-   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
-   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
-   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
-   the host's function writes. */
+   tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
+   Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
+   of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
+   What is added while a writer runs has no number, and is left out. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -28854,7 +28873,8 @@ MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32
 /* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
    scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame number of a return address that occurs in a stack. */
+/* Returns the frame number of a return address in the tree of stacks. The address has the number
+   `place` there. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
@@ -29131,8 +29151,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* keeps the captured sum, because the tag may have got
-                                               bytes since then */
+            if (bytes > left) bytes = left; /* keeps the sum of the arena, because the tag may have
+                                               got bytes since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -32395,7 +32415,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 /* Writes the scripts and the styles of the page, which are compressed, as base64. */
 static MLI_COLD void mli_put_packed(mli_out *o) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint32_t bits = 0; /* the last bits, which are in no digit yet, are the lowest */
+    uint32_t bits = 0; /* the n lowest bits are those that are in no digit yet */
     int n = 0;         /* how many bits are in no digit yet */
     size_t i;
     for (i = 0; i < MLI_HTML_PACKED; i++) {
@@ -32427,8 +32447,9 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
-/* Reads the events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the
-   table of the last event of each storage. May use reports/export. Locks: none. */
+/* Reads the ring, which has the latest events of the ledger, up to the moment of a report, for
+   TRACE and MEMORY_VIZ. Owns the table of the last event of each storage (the address or handle of
+   a block). May use reports/export. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -32446,7 +32467,8 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 
 /* Returns what an event adds to the live bytes of its device. */
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-/* Returns 1 if an event is about a block: an alloc, a free, a move, or a free that waits. */
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free that begins
+   to wait. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
 /* The results of one reading of the ring. */
@@ -32564,7 +32586,9 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
-/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
+/* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
+   items that were written, so that they can be repeated by their number. The ring has the latest
+   events of the ledger. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
 /* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
    (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
@@ -32690,8 +32714,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, counted from 0. Appends the items to the list after each MLI_VIZ_BATCH
-   of them (a batch). mli_viz_list_end appends the last batch. */
+/* Begins item i of a list, counted from 0. Items are appended to the list in batches of
+   MLI_VIZ_BATCH. mli_viz_list_end appends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -32800,7 +32824,7 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
 }
 
 /* Writes a live block. If the ring has events of the block's storage, writes the block as the last
-   of them left it, and not as in the map, which was read a moment later. */
+   of them left it, and not as in the map of live blocks, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -32813,7 +32837,8 @@ static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     }
     mli_viz_segment(w, &known);
 }
-/* Writes the blocks that are live in the ring but no longer in the map. */
+/* Writes the blocks that are live by the events of the ring, but no longer in the map of live
+   blocks. */
 static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     uint64_t i;
     for (i = 0; i < w->last.size; i++) {
@@ -32938,8 +32963,10 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
-   none. */
+/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples: if only
+   some blocks are picked to have a stack. A whole is what is divided, such as the live blocks of a
+   site. A share is what one stack gets of it. A frame is a site or another name by which blocks are
+   shown. May use reports/export. Locks: none. */
 
 /* The figures of sites are exact. Those of stacks come from samples, because only some blocks are
    picked for a stack. A stack gets the blocks that were picked, and a share of the other blocks of
@@ -33058,9 +33085,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`, in
-   the allocs of its site. If `node` is 0, returns the whole. The pointer is valid until the next
-   call. If there is no memory, the report fails. */
+/* Returns the share of the stack `node` in the live blocks of b's site, tag and scope or, with
+   `allocs`, in the allocs of its site. If `node` is 0, returns the whole. The pointer is valid
+   until the next call. If there is no memory, the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -33094,7 +33121,9 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* so that a site without allocs has an entry */
+        (void)mli_portion_of(t, b, node, 1); /* so that the allocs of this stack and site have an
+                                                entry, even if there were none since the last
+                                                reset */
     }
 }
 /* Adds to the share of each stack the allocs that its row has counted. */
@@ -33223,7 +33252,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     s->next = 0;
 }
 /* If `s` is a share of a stack, adds it to the list of its whole. If `s` is the live blocks of a
-   site, tag and scope, adds them to the `rest` of the site's allocs. */
+   site, tag and scope, adds them to the `rest` of the site's allocs, for mli_portion_decide. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -33437,7 +33466,8 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ----------------------------------------------------------------------- src/reports/peaks.h -- */
 
-/* Divides what each device held at its peak among stacks and sites. Owns no state. May use
+/* Divides what each device held at its peak among stacks and sites. A site is a place of code that
+   allocates. Stacks are samples if only some allocs are picked to have one. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 
 /* The record of a device's peak has the bytes of the peak, and those of its largest sites
@@ -33574,8 +33604,10 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
-   Locks: none. */
+/* Writes FOLDED, PPROF and HEAPTRACK. Stacks are samples if only some blocks are picked to have
+   one; a stack then has a share of the blocks of its site (see reports/shares.h). A node is a frame
+   of a stack in the ledger's tree of stacks. Owns no state. May use reports/export and
+   reports/shares. Locks: none. */
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
    stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
@@ -34019,7 +34051,8 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 }
 
 static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
-    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names, and for the rest */
+    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names of the program and the
+                                                       host, and for the rest of the line */
     mli_out line;
     mli_out_buffer(&line, buf, sizeof buf);
     mli_text_process(w->x.r, &line, 1);
@@ -34089,16 +34122,17 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
    Bytes that no call allocated are written as frees of a negative number of bytes. These are the
    bytes of arenas, of blocks that were live at the last reset, and of blocks that a realloc made.
-   Bytes that were live at the peak and are no longer come before the last call. They are freed
-   again, because nobody knows whose they were. Modules are devices; in stacks they are the real
-   modules. Without stacks the scopes that a live block was allocated in are its callers. Parts are
-   left out, because each would be another allocation. Anomalies and drops are comments. */
+   Bytes that were live at the peak, but no longer are, come before the last call, and are freed at
+   the end of the file. Nobody knows whose they were, so their frame is "(no longer live)". The
+   module of a site is its device; that of a return address is its real module. Without stacks the
+   scopes that a live block was allocated in are its callers. Parts are left out, because each
+   would be another allocation. Anomalies and drops are comments. */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations and its live blocks. `older` is the number of live blocks
-   whose allocation is not in the file. Each of the two walks that write live blocks counts them in
-   an element of its own. */
+/* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
+   blocks. `older` is the number of live blocks whose allocation is not in the file. Each of the two
+   walks that write live blocks counts them in an element of its own. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -34382,18 +34416,20 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
+/* Writes PROMETHEUS, CSV and TIMELINE. A line is a tag, a scope or a physical device in a list of
+   the capture. Owns no state. May use reports/export. Locks: none. */
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device, never of a sum, so that sum() in a query is
-   right. The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of
-   each device, and as many scopes, have series of their own. All others are added up in a series
-   with an empty name and the label rest="1". Tags and scopes keep their order as long as the ledger
-   lives, so a tag or scope never changes its series. Counters start over at memlord_reset, as the
-   format allows. Sites, streams, blocks and parts of blocks are left out, because each would be a
-   series of its own. Every sample has the labels of the ledger, too, so that processes with other
-   labels have other series. */
+   Every sample is of one device or physical device, or of the whole ledger where no device has the
+   number. None is a sum of other samples, so that sum() in a query is right. The series with tag=""
+   has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each device, and as many
+   scopes, have series of their own. All others are added up in a series with an empty name and the
+   label rest="1". Tags and scopes keep their order as long as the ledger lives, so a tag or scope
+   never changes its series. Counters start over at memlord_reset, as the format allows. Sites,
+   streams, blocks and parts of blocks are left out, because each would be a series of its own.
+   Every sample has the labels of the ledger, too, so that processes with other labels have other
+   series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34422,7 +34458,8 @@ typedef struct mli_prom_writer {
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
     uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
-    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the others */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
+                                                without series of their own */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
@@ -34484,7 +34521,7 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
 /* Writes a sample of the value `v`. If `kind` is 'd', v is signed. If it is 'X', v is in
    billionths, such as nanoseconds (written as seconds) or a rate. Any other kind writes v unsigned.
    The device memlord_device_all() writes no device label. If `key` is NULL, there is no other
-   label. If `label` is NULL, the sample is of what has no series of its own. */
+   label. If only `label` is NULL, the sample has the sum of what has no series of its own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -34918,8 +34955,10 @@ MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. Owns no state. May use reports/export, reports/ring and, for members that JSON has
-   in the same form, reports/json. Locks: none. */
+/* Writes TRACE, which shows live bytes, blocks and scopes over time. The ring has the latest events
+   of the ledger. A slice is what the viewer draws as a bar from a begin to an end. Owns no state.
+   May use reports/export, reports/ring and, for members that JSON has in the same form,
+   reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -35015,7 +35054,7 @@ static MLI_COLD void mli_trace_snapshot(const mli_export *x, const mli_snapshot 
     mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
 }
 
-/* Writes the invocations of a scope that one thread remembers. */
+/* Writes the invocations of a scope on one thread: the latest ones, which the ledger keeps. */
 static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope_record *scope,
                                             const mli_thread_scope *s) {
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
@@ -35240,8 +35279,9 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of
-   metrics do not, so that a frequent scrape is cheap. Requires: the format is known. */
+/* Returns 1 if a format needs the lists of the capture that take a walk over all blocks. A format
+   of metrics does not, so that a program can read metrics often at little cost. Requires: the
+   format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
