@@ -3631,8 +3631,8 @@ typedef struct mli_job {
 /* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
    declarations. It uses no other module. Locks: none. */
 
-/* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
-   the compiler stops here. */
+/* The defaults of the knobs that a host may define (>>knobs in the manual). If a knob has an
+   impossible value, the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
@@ -3674,9 +3674,9 @@ typedef struct mli_job {
 #error "stb_ds.h came before memlord.h: put MEMLORD_IMPLEMENTATION in a file of its own"
 #endif
 
-/* Declares a private function or table that other modules use. In the product it is static. In a
-   build with an object for each module the linker sees it, and hosts do not. A variable is declared
-   in the header of its module and defined in the body. */
+/* Declares a private function or table that other modules use. In the product, memlord.h, it is
+   static. In a build with an object for each module the linker sees it, and hosts do not. A
+   variable is declared in the header of its module and defined in the body. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;
@@ -3748,8 +3748,8 @@ MLI_PRIVATE void mli_yield(void);
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
 /* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
-   it is the kernel's number. If a sandbox refuses to tell that, and on other POSIX systems, it is
-   pthread_self, an address. */
+   it is the kernel's number of the thread. On other POSIX systems, or if a sandbox refuses to tell
+   the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
    Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
@@ -4244,21 +4244,23 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
-   process, and the names of this process and of its machine, with its arguments. It may use os/system. Invariant: a
-   doubtful number counts as unknown, because a wrong number is worse than none. Locks: none. */
+/* Tells the capacity of the cpu device: the memory that the machine and the cgroups of this process
+   have for it. Also tells the names of this process and of the machine, and the program's
+   arguments. May use os/system. Invariant: a doubtful number counts as unknown, because a wrong
+   number is worse than none. Locks: none. */
 
-/* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
-   time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
+/* mli_cpu_sample is the capacity source of the cpu device: the function that tells how much memory
+   there is and how much is in use. It returns 0 if the numbers are known. It calls no malloc and no
+   stdio, uses little stack, and keeps errno. Requires: one caller at a time. An mli_cpu of zeros is
+   valid. The caller may set `root`, and nothing else. */
 
 /* Which process a report is of. A text that is not known is "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
-    char arguments[1024]; /* the program's arguments with a space between two, without the first,
-                             which is its name; cut text ends in "..."; "" also if the reader was
-                             not asked for them */
+    char arguments[1024]; /* the program's arguments, without its name, with a space between two;
+                             text that was cut ends in "..."; "" also if mli_identity_read was not
+                             asked for them */
 } mli_identity;
 
 /* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
@@ -4433,9 +4435,9 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
 }
 
 /* Reads the bytes in use in the cgroup of a directory. Page cache, active or inactive, does not
-   count, because the kernel drops it before it refuses memory. MemAvailable counts it as available,
-   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists and
-   count as used. So does cache that the file does not list. */
+   count, because the kernel drops it before it refuses memory. MemAvailable of /proc/meminfo counts
+   page cache as available, too. (Kubernetes subtracts only the inactive part.) shmem and locked
+   pages are on other lists and count as used. So does cache that memory.stat does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     static const char caches[2][2][20] = {{"inactive_file", "active_file"},
                                           {"total_inactive_file", "total_active_file"}};
@@ -4479,8 +4481,8 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
 }
 
 /* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
-   above. *total is the lowest limit. *left is the least that any of them leaves. `root` is the
-   length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
+   above. *total is the lowest limit. *left is the least that any of these limits leaves. `root` is
+   the length of the prefix cpu->root in cpu->path. Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -4504,13 +4506,13 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     return -1;
 }
 
-/* Puts the root, a prefix of all paths, into cpu->path, and returns its length. */
+/* Puts cpu->root, a prefix of all paths, into cpu->path, and returns the length of the prefix. */
 static size_t mli_cpu_root(mli_cpu *cpu) {
     return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
 /* Returns how many bytes of this process are in memory (RSS), or 0 if that is not known. `root` is
-   the length of the root in cpu->path. */
+   the length of the prefix cpu->root in cpu->path. */
 static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
     uint64_t bytes = 0;
     if (mli_cpu_read(cpu, root, "/proc/self/status") ||
@@ -4534,8 +4536,8 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-/* Reads the first bytes of a file. Returns how many there are, 0 if the file cannot be read. Keeps
-   errno. */
+/* Reads the first bytes of a file. Returns how many bytes it read, or 0 if the file cannot be read.
+   Keeps errno. */
 static MLI_COLD size_t mli_head_read(const char *path, char *buf, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -4572,8 +4574,8 @@ static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size
     }
     for (i = 0; i < n; i++) out->arguments[i] = text[i] ? text[i] : ' ';
 }
-/* Reads the program and, with `arguments`, its arguments. One buffer has the path of a file and what
-   is read there, because a report may be written on a stack of 16 KiB. */
+/* Reads the program's name and, if `arguments` is 1, its arguments. One buffer has both the path of
+   a file and the text that is read, because a report may be written on a stack of 16 KiB. */
 static MLI_COLD void mli_program_read(const char *root, int arguments, mli_identity *out) {
     static const char exe[] = "/proc/self/exe", cmdline[] = "/proc/self/cmdline";
     char text[sizeof out->arguments + MLI_PATH_MAX], *target = text + MLI_PATH_MAX;
@@ -4880,7 +4882,7 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: dlopen has loaded the modules that follow */
+    int dynamic; /* 1: the modules that follow in the loader's list were loaded by dlopen */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
@@ -5237,8 +5239,8 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; }
    early, or only at a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
-/* Returns 1 if a return address is in one of MemLord's own functions that stand between a call of
-   the host and MLI_NOTE_CALLER. */
+/* Returns 1 if a return address is in one of MemLord's own functions that run between a call of the
+   host and MLI_NOTE_CALLER, which notes the host's return address. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -5299,8 +5301,9 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* The unwinder of libgcc_s or libunwind, if the program has it. Otherwise it is backtrace of the C
-   library, which loads libgcc_s. Both are weak, so that no program must link them. */
+/* mli_unwind calls the unwinder of libgcc_s or libunwind, if the program has one. Otherwise it
+   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that no
+   program must link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
@@ -5354,13 +5357,15 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
-/* Owns the words that threads share, the locks and the lock order. It may use os/. Invariants: a
-   word is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
-   bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
+/* Has the words that threads share (mli_u32, mli_u64 and mli_ptr), the locks and the lock order.
+   May use os/. Invariants: a word is a struct, so that an access without one of the functions below
+   does not compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
+   Locks: the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its
+   place in that list. A shard is a part of the map of blocks. */
 
-/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: other
-   threads read the value and conclude nothing else from it. Layout and code are the same in C and
-   C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
+/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: a thread
+   that reads the value may conclude nothing about other words. Layout and code are the same in C
+   and C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
    halves. So mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
@@ -5377,9 +5382,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
-   __dmb on ARM64. On x86 the processor keeps loads and stores in that order, so a barrier for the
-   compiler is enough. Each seq_cst load comes after an exchange by the same thread. With MSVC that
-   exchange is a full barrier, so the load needs no barrier of its own. */
+   __dmb on ARM64. On x86 the processor itself keeps the order that acquire and release ask for, so
+   a barrier for the compiler is enough. Each seq_cst load comes after an exchange by the same
+   thread. With MSVC that exchange is a full barrier, so the load needs no barrier of its own. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -5429,9 +5434,9 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #else
 /* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486). The address of a
-   word chooses the lock that guards the word. The locks of libatomic cannot be used, because if
-   another thread holds one of them at a fork, the child finds it locked for good. The exchange that
-   takes a lock pairs with the release store that drops it. */
+   word chooses the lock that guards the word. The locks of libatomic cannot be used: if another
+   thread holds one of them at a fork, that lock stays locked for good in the child. The exchange
+   that takes a lock pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -5485,7 +5490,7 @@ static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
 /* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
-   plain load into an operand, but not an atomic load. */
+   plain load into an operand of another instruction, but not an atomic load. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
@@ -5532,7 +5537,7 @@ enum {
     MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
                            totals */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
-                           row's published balance */
+                           row's published bytes */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
@@ -5607,10 +5612,11 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits a moment. A thread that waits for another calls it in a loop. *n counts the calls. Most
-   calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first MLI_SPIN_TURNS times, and
-   sleeps for 50 us to 1 ms from then on. Yielding alone is not enough, because a real-time thread
-   that yields lets no thread of lower priority run, and such a thread may hold the lock. */
+/* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
+   these calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first
+   MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone is not enough,
+   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+   may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
@@ -5808,7 +5814,8 @@ typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_ar
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
-    mli_u32 displaced; /* how many entries are not in their home bucket */
+    mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
+                          begins */
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
@@ -5826,7 +5833,8 @@ typedef struct mli_helper {
 } mli_helper;
 
 /* A physical device. The devices cpu, pinned and mapped share one, because all three use the memory
-   of the machine. */
+   of the machine. The capacity source is the function that tells how much memory the physical
+   device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
     mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_frame`,
                               `sampler_reader` and `poller`; also guards the bands of the devices
@@ -5886,16 +5894,16 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark, shifted to its place in a word of a block's
-                              record */
+    mli_u64 mark;          /* the current mark (memlord_mark), shifted to its place in word2 of a
+                              block's entry */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
                                                element stays 0 */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* bits MLI_HOOK_... */
-    mli_u32 alert;     /* bits MLI_ALERT_... */
+    mli_u32 hooks;     /* bits MLI_HOOK_...: what every call of the ledger has to do besides */
+    mli_u32 alert;     /* bits MLI_ALERT_...: the work for the end of a call */
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
@@ -5935,8 +5943,8 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
-                                     is published */
+    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call is
+                                     published */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
@@ -5950,7 +5958,8 @@ struct mli_counters_state {
 };
 struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
-    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
+                              can be in force */
     mli_u32 polling;       /* one of MLI_POLLING_... */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
@@ -6180,7 +6189,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
 /* Stores in mli_self the return address and the frame of the host's call, which takes the general
-   path. */
+   path (calls/record). */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
 /* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
@@ -6241,9 +6250,10 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* The walk begins with the frame of the call in progress, because MemLord's own code need not keep
-   frame pointers. A caller's frame lies above that of the function it called. The walk ends at a
-   frame that does not lie above the one before. So a cycle of frames ends the walk, too. */
+/* While MemLord samples a stack, the walk begins with the frame of the public function that the
+   host called, because MemLord's other functions need not keep frame pointers. A caller's frame
+   lies above the frame of the function that it called. The walk ends at a frame that does not lie
+   above the one before. So a cycle of frames ends the walk, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -6285,7 +6295,7 @@ typedef struct mli_out {
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total;    /* bytes that were written so far, with those that were cut */
+    size_t total;    /* bytes that were written so far, including those that were cut */
     size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
     int failed;      /* 1: `fn` has failed and is not called again */
@@ -6299,7 +6309,8 @@ MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number)
 
 /* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
-/* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
+/* Terminates the text in a buffer with a 0. Returns the full length of the text, including what was
+   cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
 /* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
@@ -6328,8 +6339,9 @@ MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
-   as it is. That holds for a sequence that is not well-formed by RFC 3629 (such as a surrogate),
-   for a control character, and for U+FFFD, by which mli_put_invalid_byte marks a byte. */
+   as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
+   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte marks
+   a byte with it. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
@@ -6342,14 +6354,14 @@ MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text);
 /* Writes a JSON string, or null if the text is NULL. */
 MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
 
-/* Writes a string into a line of text, cut after o->name_max characters. It writes `instead` for
-   the character `other`, unless that is 0. */
+/* Writes a string into a line of text, cut after o->name_max characters. Writes `instead` in place
+   of the character `other`, unless `other` is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead);
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site as "read_tensors loader.c:12". Writes its function and its file by `put`. */
+/* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -6368,8 +6380,9 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 /* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
-   before. The byte written last is still in the buffer, because a full buffer is flushed only when
+/* Writes JSON by a format string. If the format begins with a comma, and the last byte written is a
+   [ or {, leaves out the comma. Requires: if the format begins with a comma, something was written
+   before. The last byte written is still in the buffer, because a full buffer is flushed only when
    more text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
@@ -6563,7 +6576,7 @@ MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_digits(o, byte, 16, 2);
 }
 
-/* Returns 1 if a byte is a character of ASCII that JSON has as it is, also within HTML. */
+/* Returns 1 if a byte is an ASCII character that needs no escape in JSON, even within HTML. */
 static int mli_is_plain_json(unsigned char c) {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
 }
@@ -6691,10 +6704,9 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    A width aligns values to the right and text to the left; a site has no width. A - aligns values
    to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
-   written as -.
-   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd is any
-   number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with %jd, and
-   for NaN with %g. */
+   written as -. In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {,
+   and %jd writes any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for
+   INT64_MIN with %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -6895,10 +6907,10 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
-   formatted only if the logger receives its level, and no lock is held while the logger runs. Lock:
-   log, for the logger and the number of calls in it. memlord_logger_set waits until no call is in
-   the old logger. */
+/* Owns the logger, the function of the host that receives MemLord's messages. May use os/ and
+   base/text. Invariants: a debug line is formatted only if the logger receives messages of its
+   level, and no lock is held while the logger runs. Lock: MLI_RANK_LOG, for the logger and the
+   number of its calls in progress. memlord_logger_set waits until no call is in the old logger. */
 
 /* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
@@ -6966,7 +6978,8 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Subtracts from the counts the logger calls that the thread has begun since `before`. */
+/* Ends the logger calls that the thread has begun since `before`: takes them off the ledger's
+   counts of calls in progress. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
@@ -7103,8 +7116,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    /* If this thread is in the old logger, the other thread in this function may wait for it. So
-       this thread does not wait for the other. */
+    /* Another thread may be in this function, and may wait until this thread has left the old
+       logger. So if this thread is in the old logger, it does not wait for the other thread. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
@@ -7127,19 +7140,21 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory: regions from the allocator, cut into pieces. It may use os/ and
-   base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
-   so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
-   inside the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, which is the host's or
+   the os allocator below, and cuts them into pieces. May use os/ and base/atomics. Invariant: while
+   the allocator runs, the thread holds no lock and is marked busy, so that a call that the
+   allocator makes into a ledger does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces;
+   MLI_RANK_PAGES, in the os allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
-   functions that may call a malloc which the host has hooked. In between the thread is busy: its
-   generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
-   that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
-   the host, and the thread that holds that lock may call MemLord, too. So no call may rely on state
-   in the orphan record across an allocation. */
+   functions that may call a malloc which the host has hooked. In between the thread is busy:
+   mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
+   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
+   record of their own. A thread drops this lock while it is busy, because the allocator may wait
+   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
+   rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -7157,8 +7172,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
 /* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates a ledger and the states behind it, zeroed, in `size` bytes. Returns NULL if there is no
-   memory. */
+/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
+   NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
@@ -7171,7 +7186,7 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
    the last one. Regions are small, because a small region becomes free as a whole sooner than a
    large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size, because all shards of a ledger grow at about the same
+   merges with free neighbours of any size. All tables of a ledger's map grow at about the same
    time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
@@ -7292,8 +7307,8 @@ static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     return (char *)e + (size_t)first * MLI_PAGE;
 }
 
-/* Zeroes the first bytes of a run of pages. The system zeroes the others, which were never in
-   use. */
+/* Zeroes the first `dirty` bytes of a run of pages. The system zeroes the pages behind them, which
+   were never in use. */
 static void *mli_run_clear(void *run, size_t dirty, size_t size) {
     if (dirty < size) mli_pages_populate((char *)run + dirty, size - dirty);
     return memset(run, 0, dirty);
@@ -7390,8 +7405,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link in the list of regions that points to the region of a piece. The function walks
-   the list. */
+/* Walks the list of regions to the region that has a piece, and returns the pointer in the list
+   that points to this region. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -7418,9 +7433,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough, or NULL if there is none. It searches the first size
-   class that has such pieces. The result is the smallest of those among the first 16, or else the
-   first one after these. */
+/* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
+   class that has such pieces. Returns the smallest such piece among the first 16 of the class or,
+   if these have none, the first such piece after them. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -7453,8 +7468,8 @@ static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
 /* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
-   alignment of the block, and for the pointer to where it really starts. A block of the os
-   allocator needs neither. */
+   alignment of the block, and for a pointer to the start of the allocator's memory. A block of the
+   os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -7620,7 +7635,7 @@ MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
     return 1 / q;
 }
 
-/* The finalizer of splitmix64. */
+/* The function is the finalizer of the random number generator splitmix64. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
@@ -7650,12 +7665,13 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number, or NULL if it was not made yet. Any thread may call it. */
+/* Returns the record with a number, or NULL if it was not made yet. Any thread may call this
+   function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number, and makes its chunk if there is none. Returns NULL if there is
-   no memory. The release store pairs with the acquire load in mli_vector_at. Requires: the caller
-   is the only one that adds to the vector. */
+/* Returns the record with a number. If the chunk of the record is missing, makes it, in memory from
+   `grab`. Returns NULL if there is no memory. The release store pairs with the acquire load in
+   mli_vector_at. Requires: the caller is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
@@ -19687,24 +19703,28 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
-   from the first export until its last member has left. A member is a context that is in the
-   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
-   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
-   each record, also inside a shard; cold, to open and to close a record. */
+/* Owns the invocations of scopes that several contexts share. An invocation is one run of a scope,
+   from its begin to its end. A context has the open scopes of a thread or of a fibre; each of them
+   is a span. A shared invocation has a record, from the first export until its last member has
+   left. A member is a context that is in the invocation: the one that exported it, and those that
+   adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
+   allocated less those it freed. May use books/. Invariants: those of mli_joint. Locks: joint
+   (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
+   record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t start, stamps; /* when the invocation began; how long it lasted; both by the clock of
+                               mli_stamp_now */
     uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
                                blocks; both are signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
-    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
-                               none */
+    uint64_t shapes;        /* address of the ledger's copy of the text of memlord_scope_shapes_set;
+                               0: the host gave none */
 } mli_scope_run;
 
-/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+/* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
@@ -19714,23 +19734,23 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell (the published part of its level), which
-   publications change. Once it has left, it adds the level of its cell, which no longer changes.
-   `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the thread, or the
-   thread has ended. */
+   in the invocation, it adds the base of its cell: the part of the level that it has published.
+   Once it has left, its whole level at that moment stays added. `enter` is 1 if the thread enters,
+   and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
 /* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
    the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
    Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted, and its deltas on each device are added to `sums`, unless `sums` is NULL. */
+   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
+   NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span, whose context goes on there, as a member. Returns 1 if the span
-   is the first member of its invocation. */
+/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
+   is the first member that is counted for its invocation. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -19826,8 +19846,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
-                             count */
+    if (held && !enter) { /* this publishes the cell, so the highest levels that other cells had
+                             before no longer count */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }
@@ -21203,18 +21223,20 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds the bytes of a device, without an allocation. It serves memlord_explain,
-   memlord_summary, the log of a failed request, and the verdicts of reports. Owns no state. May use
-   the rows of books/ and services/stats. Locks: row, one at a time. */
+/* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
+   in the program), the blocks without a tag or site, or the arena: bytes that the host counts
+   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
+   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
+   the lock of one row (the counters of a device, tag or site) at a time. */
 
-/* The site that stands for a device's arena in lists of sites. The bytes of an arena belong to no
-   block, and so to no other site. */
+/* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
+   no block, and so to no other site. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* The kinds of holders of a device's bytes: a tag or a site; the blocks that have no tag or site;
-   the arena. In a list by tag the arena has only its bytes without a tag. */
+/* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
+   by tag, the arena counts only with its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -21225,21 +21247,21 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: some holder is on another device of the same physical
-                                          device */
-    uint64_t count, named;             /* how many holders there are; how many of them are a tag or
-                                          a site */
+    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
+                                          its physical device */
+    uint64_t count, named;             /* the number of holders; the number of those that are a tag
+                                          or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders on all devices of a physical device, by tag or by site. If `phys` is NULL, it
-   lists those on `dev` alone. `dev` is the number of the device that the list is for, or 0 if the
-   ledger has not seen this device yet. */
+/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
+   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
+   0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, without a look-up of symbols. For an arena it returns the
-   site that stands for arenas. */
+/* Returns the file and line of a listed site, and looks up no symbols. For an arena it returns the
+   site that stands for arenas. Requires: the holder is a site or an arena. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
@@ -21249,13 +21271,13 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so the result is cut to 100. */
+   moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* These are arrays, not string literals, because a linker keeps or drops all literals of an object
-   together: see mli_no_site. */
+/* The strings of the arena's site. They are arrays and not string literals, because a linker keeps
+   or drops all literals of an object together: see mli_no_site. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -21377,80 +21399,82 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
-   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
-   then phys for the band state; none while a callback runs. */
+/* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
+   A strategy is a list of bands. A band is a range of the percentage of a device that is in use
+   (the used percent), with a metric and a threshold for it. A band check compares the metric with
+   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   callbacks, which free memory. A phys is a physical device. May use books/limits and
+   books/counters. Invariant: no threshold is crossed without a band check, although threads publish
+   their counts late. Locks: callbacks, for strategies, callbacks and runs; then the lock of the
+   phys, for the band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/call_end decides when a call runs a
-   check. */
-
-/* The rest of this comment says when a check is due. Threads publish their counts from time to
-   time, so the published bytes are below the live bytes by at most a batch for each thread. The
-   margin is a batch for each thread that the ledger allows for. While the published bytes are at
-   least a margin below the threshold, no thread can cross the threshold without a publication. A
-   mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
-   the threshold the device is "near": an alert makes every call check at its end, with a sum over
-   all threads. Freed bytes are not published. Instead each thread checks each time it has freed as
-   many bytes as the free interval of the device. Cached bytes (reserved bytes less live bytes) rise
-   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
-   mark check_below comes in time, without a margin. A new counter of a thread starts a whole batch
-   below its level, so that the thread publishes at its first alloc and checks at its first free.
-   After a collection a band waits to rearm: it starts no other collection until its metric has
-   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
+/* When a band check is due: a thread publishes its counts (adds them to the published bytes of the
+   device) from time to time, and before they exceed a batch. The margin is a batch for each thread
+   that the ledger allows for. While the published bytes are at least a margin below the threshold,
+   no thread can cross the threshold without a publication. A mark is a number of published bytes,
+   and a publication that passes a mark requests a check. Closer to the threshold than a margin, the
+   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
+   published. Instead each thread checks each time it has freed as many bytes as the free interval
+   of the device. Cached bytes (reserved bytes less live bytes) rise as live bytes fall. Published
+   bytes are never above the live bytes, so a publication below the mark check_below comes in time,
+   without a margin. After a collection a band waits to rearm: it starts no other collection until
+   its metric has risen by an eighth of the threshold, or has fallen an eighth below the
+   threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores the strategy that is in force for a device in the device's record. Returns 1 if there is
-   one. If it differs from the strategy before, the bands of the device no longer wait to rearm.
-   Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+/* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
+   if there is one. If it differs from the strategy before, the bands of the device no longer wait
+   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
+/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
    `safe` is 1 if host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. Returns E_UNKNOWN if no callback serves the
-   reason, and E_STATE if a collection runs already, or no callback could run. */
+/* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
+   serves the reason, and E_STATE if a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device of a physical device after a change of strategies, thresholds
-   or margins. If `phys` is NULL, it updates the bands of all devices. */
+/* Runs the band checks of every device of a physical device again, without collections, after a
+   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
+/* Widens the margins of all bands, so that they allow for all threads that exist, and a few
+   more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if a mark is passed. Does
-   nothing if the device is near its threshold, because then every call checks. */
+/* Compares the counts of a device with its current marks again, and requests a check if a mark is
+   passed. Does nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
-/* The bands that the host has set for a selector. A strategy is replaced as a whole, and never
-   changed. */
+/* A strategy: the bands that the host has set for the devices that `sel` selects. A strategy never
+   changes; the host replaces it as a whole. */
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
     size_t n;                  /* the number of bands; 0: the host wants no band for these
                                   devices */
-    const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
-                                  mli_default_bands */
+    const memlord_band *bands; /* the bands, which follow in the same allocation; those of the
+                                  default strategy are mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* rises along the list. Callbacks that were added for one device come before
-                        those that were added for several */
+    uint64_t serial; /* rises along the list. Callbacks for one device come before those for several
+                        devices */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* bits 1 << MEMLORD_REASON_..., and MEMLORD_GC_QUIET */
+    uint32_t reasons; /* bits 1 << MEMLORD_REASON_... for the reasons that it serves, and
+                         MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -21642,9 +21666,9 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
    physical device -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* the event of the collection; band SIZE_MAX: no band is in force, and
-                               only used_percent is set */
-    int due;                /* 1: a collection is due, because the value has reached the
+    memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
+                               force, and then only used_percent is set */
+    int due;                /* 1: a collection is due, because the metric has reached the
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
@@ -21683,9 +21707,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the live and freed bytes at which the next band check is requested. While the device waits
-   to rearm, a check comes when the metric reaches `again`. A check also comes when the metric falls
-   below seven eighths of the threshold, where mli_band_compare rearms the band. The metric RESERVED
-   needs no marks, because memlord_pool_set and memlord_pool_add request a check at each change. */
+   to rearm, one is requested when the metric reaches `again`, or when it falls below seven eighths
+   of the threshold, where mli_band_compare rearms the band. The metric RESERVED needs no marks,
+   because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -21709,9 +21733,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks v->rise and v->fall closer if another band begins to decide before they are
-   reached. Called only if the used percent is a share of the limit, and so changes with the live
-   bytes and not with a sample. `total` is the live bytes of the physical device. */
+/* Moves the marks v->rise and v->fall closer if another band comes into force before they are
+   reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
+   of the limit, so it changes with the live bytes and not with a sample. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -21748,8 +21772,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 
 /* Sets how many bytes a thread frees between two checks. The interval is at least a batch. If all
    threads free alike, each thread checks 64 times on the way to the threshold. If the interval
-   shrinks, every thread checks at its next free, because the longer interval has set its next
-   check. */
+   shrinks, every thread checks at its next free, and not only after the old interval. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     const uint64_t had = w->free_interval, batch = lord->counters.batch;
@@ -21779,7 +21802,7 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
 }
 
 /* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
-   the margins. */
+   the marks for the next check. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -21805,8 +21828,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, v);
 }
 
-/* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
-   checks. */
+/* Sets the freed bytes at which a thread checks next. `cell` has the thread's counters on the
+   device. With an interval of 0 the thread never checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
     uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
                                              compares signed differences */
@@ -21816,8 +21839,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A later publication sees the marks, because it takes the row's lock after this function or,
-   without a batch, adds after it. */
+   A later publication sees the marks: it takes the lock of the device's row (its counters) after
+   this function or, without a batch, adds to the row after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -21828,10 +21851,10 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether the device is near its threshold. When the
-   device becomes near, it is evaluated once more after a barrier: the second sum includes every
-   call that counted before the barrier, and every call after the barrier sees the alert. The device
-   is also evaluated once more if a publication has passed the marks that were just set. The
+/* Evaluates the bands of a device and tells calls whether the device is near its threshold. When
+   the device becomes near, it is evaluated once more after a barrier: the second sum includes every
+   call that counted before the barrier, and every call after the barrier checks at its end. The
+   device is also evaluated once more if a publication has passed the marks that were just set. The
    addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
    call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
@@ -21962,8 +21985,8 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Sets, in the event of a run that is about to begin, the number of runs up to this one: on its
-   device and in the whole ledger. Failed runs count, too. */
+/* Sets in the event of a collection that is about to begin how many there were, with this one: on
+   its device and in the whole ledger. Failed ones count, too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -21976,9 +21999,10 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. If a callback could run, the freed bytes of the device start again from
-   0, and with `family` those of all devices of its type do so, too. If no callback could run, the
-   freed bytes stay, and the run counts as failed. With `rest` 1 the bands then wait to rearm. */
+/* Records the end of a collection. If a callback could run, the freed bytes of the device start
+   again from 0; if result->family is 1, so do those of all devices of its type. If no callback
+   could run, the freed bytes stay, and the collection counts as failed. With `rest` 1 the bands
+   then wait to rearm. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22034,8 +22058,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
-                                         cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the thread's counters on the device, because a thread
+                                         that has only freed has none yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -22095,8 +22119,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks and the pollers after a change of the strategies or
+   callbacks. Afterwards no device uses a strategy that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -22128,8 +22152,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts the alerts again from the flags, because at the fork a thread may have
-   changed a flag but not yet the alert. */
+   these threads. Also counts again how many of the flags near_threshold and check_requested are
+   set, because at the fork a thread may have changed a flag but not yet the count. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -22256,16 +22280,17 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
-   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
-   writes the slot. Lock: neighbours, which the callers in services/neighbours hold. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
+   slot on the page: the bytes that it holds on each physical device, its requests to the other
+   ledgers, and its answers. May use os/ and base/. Invariant: only the ledger that holds the
+   system's lock on a slot's byte of the file writes the slot. Lock: neighbours, which the callers
+   in services/neighbours hold. */
 
-#define MLI_PAGE_SLOTS 64 /* slots of a page; each ledger that shares the page has one */
+#define MLI_PAGE_SLOTS 64 /* slots of a page */
 
-/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
-   requests to the others, and its answers. The system drops the lock of a slot when the process
-   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
-   may be anything, so it is never an index. */
+/* The system drops the lock of a slot when the process ends, so a process that is killed at any
+   instruction leaves nothing locked. A value that is read from the page may be anything, so it is
+   never used as an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -22276,7 +22301,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
-#define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with its final 0 */
 enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
@@ -22305,10 +22330,10 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a futex, which rises with each request to the slot's ledger and each
-                            answer to it */
-        mli_u32 resting; /* a bit for each device of the slot that rests; only the slot's owner
-                            writes it */
+        mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
+                            answer to it; the ledger waits for it as for a futex */
+        mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
+                            while); only the slot's owner writes it */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -22355,21 +22380,22 @@ MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t w
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a slot has a device with this identity that rests. */
+/* Returns 1 if a device with this identity rests in a slot: see `resting`. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
-/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
-   lowest limit or, without a limit, the machine, which its boot id identifies. `root` is
-   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+/* Returns the identity of the memory that the process may use: that of the cgroup with the lowest
+   limit or, without a limit, the boot id of the machine. `root` is the directory with /proc and
+   /sys: see mli_proc_root. `stall` gets the path of the file by which the kernel tells that tasks
+   wait for this memory. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
 
 /* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
-/* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
-   is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
+/* Asks the kernel to notice when tasks wait for memory. The file at `path` decides whose memory
+   that is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
@@ -22456,7 +22482,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is refused as a page, or NULL if it is not refused. The first function judges
+/* Return why a file is refused as a page, or NULL if it is not refused. The first function judges
    the kind of the file, the second its content. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
@@ -22493,8 +22519,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
 }
 
 /* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
-   forked child inherits the mapping. If the mapping had the descriptor that holds the lock, the
-   child would keep the parent's lock after the end of the parent. */
+   forked child inherits the mapping. If both used one descriptor, the child would keep the parent's
+   lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -22598,8 +22624,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* This function has an mli_cpu of its own, because another thread may be using that of
-       services/room. */
+    /* A reader of its own, because another thread may be using the one in services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22627,8 +22652,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* mli_stall_open sets a trigger. The trigger fires when tasks have waited for memory for 150 ms
-   within 2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
+/* mli_stall_open asks for an event when tasks have waited for memory for 150 ms within a window of
+   2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
    Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
@@ -22663,9 +22688,9 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 }
 #endif
 
-/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, it waits for the listener's own event, so that the listener sees a request after at
-   most the interval of pollers. */
+/* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
+   sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
+   request only at its next look, an interval of pollers later. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -22698,11 +22723,13 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources. Computes from samples, limits, plans and pressure whether a request
-   has room, and says why a request is refused. Keeps what the host says of its pools. May use
-   books/limits and services/bands. Invariants: one thread at a time calls a source for a physical
-   device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources
-   and their callers, then phys for a sample. */
+/* Owns the capacity sources. A source is a function that samples a physical device: how many bytes
+   it has, and how many are in use. The module computes from samples, limits, plans and pressure
+   whether a request has room, and says why a request is refused. It keeps what the host says of its
+   memory pools. A poller is a thread that samples at an interval. A ticket holds reserved bytes.
+   May use books/limits and services/bands. Invariants: one thread at a time calls a source for a
+   physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for
+   sources and their callers, then phys for a sample. */
 
 /* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
@@ -22725,7 +22752,7 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: a safe point. */
+   Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
@@ -22743,14 +22770,13 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. `covered` is how many of the bytes that
-   tickets hold on the device are for the request itself. Does nothing if the ledger has no
-   logger. */
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold on the
+   device, `covered` are for the request itself. Does nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Later it is 1 ns more
-   than the time at which the function last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. The function stores
+   there 1 ns more than the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
    request is within the limit. Requires: no lock is held. */
@@ -22763,14 +22789,15 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* grows by 1 with each new source
-                                                                    of a type; under the callbacks
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: grows by 1 with each
+                                                                    new source; under the callbacks
                                                                     lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged: `last` of mli_log_due */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged: `last` of
-                               mli_log_due */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
+                               it */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged, as
+                               mli_log_due stores it */
 };
 
 /* -- sources -- */
@@ -22813,7 +22840,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Stores how many bytes each device of a physical device has before the capacity source runs. */
+/* Stores how many bytes each device of a physical device holds before the capacity source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -22824,7 +22851,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample, which tell what each device held when the source ran. The bytes held
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
    are the live bytes before or after the source ran, whichever are fewer, because it is not known
    which of the two the source saw. A pool counts with the bytes that it has reserved now, because
    the source may itself report these. */
@@ -22862,8 +22889,8 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
-                                                        sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* only then, because another sampler may be
+                                                        writing sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -22918,8 +22945,8 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* a physical device without a device is handled,
-                                                    too, because it may get one later */
+        if (phys->device.type != type) continue; /* a physical device that no device uses is
+                                                    handled, too, because one may use it later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -22947,7 +22974,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers, which sample a physical device that no poller samples -- */
+/* -- functions that read the capacity, and sample if no poller does -- */
 
 /* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
    not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
@@ -23009,8 +23036,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
 }
 
 /* Finds the physical device of a device for a function that reads the capacity, and samples it if
-   that is due. If the ledger has not seen the device yet, adds it if it has a source that may
-   run. */
+   that is due. A device that the ledger has not seen yet is added if its type has a source that may
+   run now. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -23146,7 +23173,7 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
     return 1;
 }
 /* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
-   each line walks the tags and the sites. */
+   to write a line the function reads all tags and sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -23186,9 +23213,9 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the physical device of block `first`. *lack is INT64_MIN
-   if an earlier block of the plan is at this physical device, because the bytes were computed for
-   that block. Returns 0 if the bytes are not known. */
+/* Computes how many bytes a plan lacks at the physical device of block `first`. If an earlier block
+   of the plan is at this physical device, *lack becomes INT64_MIN, because the call for that block
+   has computed the bytes. Returns 0 if the bytes left are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -23240,8 +23267,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. Inside the
-   device's capacity source no callback runs, and a later call collects. */
+/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. If the call
+   comes from the device's capacity source, no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
@@ -23416,8 +23443,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    /* memlord_explain allocates nothing, so it makes no physical device for a device that was not
-       yet seen. */
+    /* memlord_explain allocates nothing, so it adds no device that was not yet seen. */
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
@@ -23425,9 +23451,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level if `used` of `total` bytes are in use. It compares whole multiples of
-   both, and no quotient. Where registers are wider than a double (x87), a quotient has other
-   digits, and a value that is equal to the threshold would not reach it. */
+/* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
+   and does not divide: where registers are wider than a double (x87), a quotient has other digits,
+   and a value that is equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23496,10 +23522,11 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns the slot of the ledger on the pressure page. In its slot the ledger says what it holds, asks
-   the other ledgers of the page for memory, and answers them. Also owns the listener, the thread
-   that waits for requests. May use services/pages, services/room and calls/deferred. Invariant:
-   only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
+/* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
+   slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
+   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
+   thread that waits for requests. May use services/pages, services/room and calls/deferred.
+   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
    neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
@@ -23510,7 +23537,7 @@ typedef struct mli_raise {
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
-    struct { /* state of each slot when the request began */
+    struct { /* each slot when the request began */
         uint64_t owner; /* owner of the slot; 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
@@ -23520,7 +23547,8 @@ typedef struct mli_raise {
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
-    /* Starts the listener unless it runs. Called when a page is opened, and in a forked child. */
+    /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
+       child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
        E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
@@ -23528,9 +23556,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough. Returns -1 if all have answered and
-       released less, or if the page is closed. Returns 0 if some have not answered. A process that
-       ended has released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
+       all have answered and released too little, or if the page is closed. A process that ended has
+       released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -23548,9 +23576,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device: a time in which requests of neighbours run no callbacks for the device. It
-   follows a run of callbacks that gave nothing back. Without rests a neighbour that asks without
-   end would keep this ledger collecting. */
+/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
+   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
+   asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -23734,8 +23762,8 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
     }
 }
 
-/* Stores at each physical device the bytes that other ledgers hold there, for statistics, levels
-   and reports, and how many of these ledgers rest there. */
+/* Stores at each physical device the bytes that other ledgers hold there, for statistics, pressure
+   levels and reports. Also stores how many of these ledgers rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -23836,9 +23864,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks, one device of a physical device after the other,
-   until the callbacks have reclaimed `needed` bytes. With `needed` 0 it goes through all devices.
-   Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
+/* Ends the freed blocks whose fences are done, and runs the collection callbacks, on one device of
+   a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
+   to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -23921,7 +23950,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has not left the page
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has kept its slot
                                                              meanwhile */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
@@ -23954,7 +23983,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    /* A capacity source may tell the identity of its physical device. */
+    /* A capacity source may set the identity of its physical device when it is asked. */
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
@@ -24004,8 +24033,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread is at a bell, or answers, the replacement waits for the next
-   call. */
+   another page. While a thread uses a bell or answers requests, it does nothing, and a later call
+   replaces the page. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -24037,8 +24066,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* comes here, where this thread is at no
-                                                          bell */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* this thread uses no bell here */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -24135,8 +24163,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
-                                            come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because an answer may come meanwhile,
+                                            and needs the lock */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -24377,14 +24405,16 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* Owns the snapshots, the recorders, and the holders of each device. A recorder is a thread that
    saves something at an interval: one takes snapshots, one exports. The holders of a device are the
-   tags and sites that had its bytes at its peak. May use books/ and services/stats. Invariants: a
-   snapshot does not change once it is in the list; the list is in order of time; a snapshot that is
-   evicted while a report reads the list is freed after the last reader. Lock: snapshots, not held
-   while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
-   peak (mli_stacks_hold), so that holders and stacks are of one moment. */
+   tags and sites that had its bytes at its peak. A kept string is the ledger's copy of a string. A
+   safe point is a moment at which host code may run, such as memlord_gc_poll. May use books/ and
+   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
+   order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
+   is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
+   visited. It is held while the stacks note what they hold at the peak (mli_stacks_hold), so that
+   holders and stacks are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
-                             that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* the most snapshots of a list; the ledger keeps one less, so that a
+                             report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -24392,15 +24422,14 @@ enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
     uint64_t bytes;
-    uint32_t row; /* the row of the tag or the site; 0: the bytes that have no tag or no site */
+    uint32_t row; /* the number of the tag or site in the ledger; 0: the bytes that have no tag or
+                     no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
-                                                       blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
-                                  holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
-                                  none */
+    uint64_t live, pending, reserved, peak, blocks; /* the number of blocks; all others are bytes */
+    uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
+                                  holding among all holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24426,7 +24455,7 @@ typedef struct mli_snapshot_reader {
 } mli_snapshot_reader;
 
 typedef struct mli_holders {
-    uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
+    uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
     uint64_t arena;       /* the part of `bytes` that the arena had */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
@@ -24440,16 +24469,17 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If there are fewer than
-   MLI_HOLDERS, they have all live bytes of the device. There are none if the ledger had no tag or
-   no site by then. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
+   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
+   that time. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
-   is 1, the largest blocks. Returns NULL if there is no memory. */
+   is 1, the largest blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is
+   no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
@@ -24469,25 +24499,26 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Takes the snapshot that is due, if the host's calls take the snapshots. Requires: the thread
-   holds no lock. */
+/* Takes a snapshot if one is due, and if calls of the host take the snapshots
+   (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
+/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+   parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if mli_holders_due returns 1 for its present live bytes. */
+/* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard. */
+/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
+   Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
    has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
@@ -24511,8 +24542,8 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* the longest time between two looks of a recorder at the clock,
-                                    in ms */
+#define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
+                                    again */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -24661,11 +24692,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot that leaves the smallest gap
-   in time, or the oldest of several such. So the snapshots that stay are spread over the whole run,
-   however long it becomes. It never evicts the first, the last, or one in which some device, or all
-   devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It
-   evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
+   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
+   whole run, however long it becomes. It never evicts the first, the last, or one in which some
+   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
+   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24766,13 +24797,14 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, so the saver is set. */
+   acquire load pairs with the exchange that sets the interval, and comes after the saver was
+   set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* The next save is due an interval from now, so that a process that was stopped does not make
-       up for the saves that it missed. */
+    /* The next save is due an interval from now. So a process that was stopped does not make up for
+       the saves that it missed. */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -24821,7 +24853,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+/* Starts the thread of a recorder, unless calls of the host take its snapshots. If the system
    starts no thread, safe points do the saving. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
@@ -24856,7 +24888,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 /* -- the holders of a device at its peak -- */
 
 /* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
-   as a last tag, and its largest sites. If two threads do so at once, the holders of the thread
+   as one more tag, and its largest sites. If two threads do so at once, the holders of the thread
    that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -24940,8 +24972,8 @@ static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
 /* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child. The recorder of
-   snapshots goes on. The export stops, because its file is the parent's. */
+   their reports go on. The threads of the recorders do not exist in the child: that of snapshots is
+   started again, and the export stops, because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -25015,24 +25047,24 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
-   tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
-   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
-   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
-   record. */
+/* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
+   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
+   tickets. A thread has a context of its own, too; a swap puts the thread into another. May use
+   books/ and services/scopes. Invariants: each context is in one place, which is a thread or a
+   fibre's record; a thread's own context never gets into another thread. Locks: context
+   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 
-/* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes the
-   lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
-   or the thread has ended. */
+/* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
+   each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
+   the lock of each record; with 0 the caller holds all these locks. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Removes the tags, tickets, account and stream of a context. Requires: the context has no
    scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: adds the scopes that are open in the contexts of fibres to the running
-   scopes. */
+/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25042,9 +25074,9 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of a memlord_context are
-   the generation of its ledger, the handle of the record and the serial. The serial rises with each
-   swap, so that an older copy of the words no longer fits. */
+   Otherwise it has the context that the thread was in before. The words of the host's
+   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
+   serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25122,7 +25154,8 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. Returns E_NOMEM if there is no memory for it. */
+/* Opens a record for a memlord_context that is all zeros, and fills in its words. Returns E_NOMEM
+   if there is no memory for the record. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -25159,8 +25192,9 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan record,
-                                                           so it has no context of its own */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves all threads
+                                                           without a record of their own, so it has
+                                                           no context */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25172,9 +25206,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. It also returns E_STATE if the record has another context than
-   its own. That lasts until the thread leaves its fibres in the reverse of the order in which it
-   entered them. */
+   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
+   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
+   which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25195,10 +25229,11 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, which has its tags and scopes by thread and not by context -- */
+/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
+   context -- */
 
-/* How many open tags and scopes of a context an interposer knows. It does not know adopted
-   scopes. */
+/* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
+   told. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25209,8 +25244,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends the tags and scopes of the context that the thread has left, in the ledger of an interposer.
-   Then it begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
+   thread has left, then begins those of the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25310,14 +25345,16 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the records of threads that ended, for other threads. Owns no state. May use books/,
-   services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
-   of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
+/* Frees the ledger's records of threads that have ended, so that other threads can take them. A
+   fibre is work of the host that moves between threads; its context has its open tags and scopes.
+   Owns no state. May use books/, services/scopes and services/contexts. Invariant: when another
+   thread takes a record, the scopes of the record have ended. Lock: registry, which the sweep takes
+   and the other callers hold. */
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The addition to the owner makes the
-   reads that follow come after the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
+   reads that follow behind the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
@@ -25329,8 +25366,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 
 /* Releases the records of threads that ended without the exit hook, because their first call came
    in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as the last sweep found living
-   owners. So there are at most twice as many records as living threads, or 16. The cost is bounded,
+   free record, and if there are at least twice as many records as threads that the last sweep found
+   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
    too, because a sweep checks each record once, and at least half of them were made or claimed
    since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
@@ -25351,7 +25388,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    /* The record is not inside a shard, so a thread that stops a shard does not wait for it. */
+    /* The record is inside no shard (a part of the map of blocks), so a thread that stops a shard
+       does not wait for the record. */
     mli_u32_store(&t->by_exchange, 1);
     mli_u64_store_release(&t->owner, 0);
 }
@@ -25359,8 +25397,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the fork met this thread inside a shard, the thread had found the map stopped and had
-       changed nothing. So it counts as outside. */
+    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
+       map stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25389,10 +25427,14 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
-   reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
-   reaches services/pollers by a pointer of the ledger, because services/pollers includes this
-   module. Locks: callbacks, for the waiting threads; none while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
+   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
+   due. A band check compares a device with the thresholds of its bands, and runs the host's
+   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
+   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
+   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
+   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
+   while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25400,7 +25442,7 @@ typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
     uint64_t needed;       /* bytes that the thread waits for */
-    uint64_t freed_before; /* bytes ever freed at `phys` before the thread waited */
+    uint64_t freed_before; /* bytes ever freed at the physical device before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
@@ -25412,9 +25454,9 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It retires fenced frees that are
-   done, collects where a band asks for it, samples physical devices that have no poller, saves a
-   due snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
+   fences are done, runs band checks, samples physical devices that have no poller, saves a due
+   snapshot and export, and writes a requested report. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25468,9 +25510,9 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
-   before it runs, so that a later call serves a request that comes meanwhile. With `asks` 1 it also
-   asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
+   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
+   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25493,8 +25535,8 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Handles the alerts of the device `other`, or of all devices if it is MLI_DEV_ALL, but not of
-   `dev`. */
+/* Does the work that the alert mask asks for on the device `other`, or on all devices if `other` is
+   MLI_DEV_ALL. Leaves out the device `dev`, which is done already. */
 static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
                                        uint32_t other) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -25504,11 +25546,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
         if (i != dev && (i == other || other == MLI_DEV_ALL)) mli_alerts_handle(lord, t, i, 0);
 }
 
-/* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
-   thread that lacks the system's barrier passes a full barrier in mli_alert_barrier: an addition
-   that pairs with the one in mli_barrier_threads. Of the two threads, the one whose addition is
-   later sees what the other stored before. So after its addition this thread compares its counts
-   with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
+   t->other_dev names. Where the system has no barrier for other threads, the addition in
+   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
+   addition is later sees what the other stored before. So after its addition this thread compares
+   its counts with the marks of its devices again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -25544,7 +25586,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited, because a forked child does not have them. */
+/* Forgets in a forked child the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -25566,9 +25608,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
-   books/ and services/. Invariant: a poller starts only if a band could decide by its samples, or
-   if the host asks for pollers. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
+   memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
+   collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
+   could decide by its samples, or if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -25623,11 +25666,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the recorder
-   of snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
-   because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the poller of main memory, which starts the
-   others once their devices are known. */
+   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
+   that takes snapshots, and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no
+   threads, because a new thread may get its stack from the very allocator that the calls come from.
+   So while no device that wants a poller is known, it starts the poller of main memory, which
+   starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25649,7 +25692,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     return mli_host_poller_start(lord, wanted);
 }
 /* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
+   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -25657,9 +25700,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
-   do not. Without that flag calls check the bands. Then the poller only samples, retires pending
-   blocks and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point (mli_serve),
+   because calls do not. Without that flag calls check the bands. Then the poller only samples, ends
+   freed blocks whose fences are done, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25702,7 +25745,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the states of the pollers' threads, because a forked child does not have these threads. */
+/* Notes in a forked child that no poller runs, because the parent's threads do not exist there. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -25743,10 +25786,12 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy.
-   May use books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own
-   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters,
-   phys for the last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy:
+   how often and how long a request retries. A ticket is a reservation of bytes. A pending block was
+   freed, and waits until its fences are done. A neighbour is a ledger of another process. May use
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
+   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
+   threads, phys for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -25756,7 +25801,8 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the retry policy for calls that give no policy of their own */
-    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line, as mli_log_due stores
+                             it */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -25809,8 +25855,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
-                                  see the alert */
+    mli_barrier_threads(lord); /* from here on each free either is in mli_phys_freed or wakes this
+                                  thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -25832,16 +25878,17 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
-                              request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
+    mli_cover cover;       /* bytes that the ticket of `opts`, or the tickets of the thread, gave to
+                              the request's own ticket */
+    memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
-                              attempt overwrite these */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
+                              calls in an attempt overwrite those */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
-   they do not fit, it retires pending blocks and tries again, then collects and tries again. */
+   they do not fit, it ends the pending blocks whose fences are done and tries again, then runs the
+   collection callbacks and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -25872,8 +25919,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If there is no memory
-   for the entry, the block counts as dropped, because the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
+   memory for the record, the block counts as dropped, because the caller has the storage all the
+   same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -25947,7 +25995,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. It asks the neighbours for memory before the pause, and
+/* Pauses by the host's function sleep_ms. It asks the neighbours for memory before the pause, and
    takes the request back after it. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
@@ -25959,8 +26007,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, retires pending blocks, collects, and
-   asks the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
+/* Makes room between two attempts. It samples the device, ends the pending blocks whose fences are
+   done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the policy's
+   function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -25974,7 +26023,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
    storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
    reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
@@ -26633,22 +26682,22 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/reports/growth.h -- */
 
-/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
-   mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. A series is the
+   live bytes of a device, a tag or a site over the snapshots. Owns mli_series_list, a part of a
+   report. May use books/ and services/snapshots. Locks: none. */
 
 /* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
    one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
    MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
    half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
-   at least 1 % of the capacity in all. In its second half it rises at least half as fast. The last
-   snapshot has at least the mean of its snapshots, because a program that frees all at its end does
-   not grow. No
-   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
-   sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
-   below the highest. */
+   at least 1 % of the capacity in all. A line through its second half rises at least half as fast.
+   The last snapshot has at least the mean of the line's snapshots, because a program that frees all
+   at its end does not grow. No snapshot before the line has more bytes than the line's middle, so
+   that the last tooth of a sawtooth is no growth. Of the lines that qualify, those count whose R2
+   is at most 0.02 below the highest, and the longest of these is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
-#define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
+#define MLI_SERIES 64  /* how many series of tags, and how many series of sites, a report has */
 #define MLI_GROWING 20 /* how many growing series a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
@@ -26688,8 +26737,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Raises the highest number of bytes of a tag or a site if this snapshot has more, and keeps the
-   list in order. */
+/* Notes the bytes that a snapshot has of a tag or a site: raises the highest number of its series
+   if they are more, and keeps the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -26831,9 +26880,11 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
-/* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
-   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
-   books/ and services/stats. Locks: those of the reading functions of books/. */
+/* Groups and sums up leaked blocks, which are the live blocks that were allocated since a mark. A
+   mark is set by memlord_mark. A row is the number of a site or tag on one device. An entry is a
+   live block in the ledger's map; its word2 has the rows of its site and tag. Owns mli_leak_table
+   and mli_leak_sites, which are parts of a report and of the log at destroy. May use books/ and
+   services/stats. Locks: those of the reading functions of books/. */
 
 #define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
 #define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
@@ -26842,7 +26893,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 typedef struct mli_leak_group {
     uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
                      bit 40 and the scope from bit 48 */
-    mli_entry of; /* one block of the group, without its side record */
+    mli_entry of; /* one block of the group, as an entry without a side record (its description and
+                     parts) */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
@@ -26891,9 +26943,11 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index, among the sums, of the site on its first device */
+    size_t sum;                     /* the index in mli_leak_sites.sum of the sum of the site's
+                                       blocks */
     uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
-                                       0 if none of these are known */
+                                       0 if they are not known, because some of the blocks are in no
+                                       group */
     int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
@@ -27039,8 +27093,9 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds up the sums of each site (or of each tag of blocks without a site) over all devices, in its
-   row on the first device. `first` is the index of the first sum of the book. */
+/* Adds up the sums of each site over all devices, in the sum of its row on the first device. Does
+   so with each tag, for blocks without a site, if `book` is that of tags. `first` is the index of
+   the first sum of the sites or of the tags. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
@@ -27169,9 +27224,11 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
-   device, from 1. A `row` is the number of a tag, site or stack on one device. May use the reading
-   functions of books/ and services/. Invariant: a capture changes nothing in the ledger. Locks:
-   those of the reading functions; none while the host's function writes. */
+   device, from 1. A `row` is the number of a tag, site or stack on one device. A line is an item of
+   a list in a report. The arena of a device is its bytes that are in no block. Stacks are samples
+   if only some allocs are picked to have one. May use the reading functions of books/ and
+   services/. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
    from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
@@ -27204,7 +27261,8 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_phys *phys;
     uint64_t total, used, free; /* from the last sample of the capacity */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that tickets reserve for allocs to come */
+    uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
+                                   allocs */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
     uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
                                    this process */
@@ -27214,13 +27272,13 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
                                    processes share; UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
-    uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
-                                   known */
+    uint64_t fullness;          /* the sort key: used / total in millionths of a percent, plus 1; 0
+                                   if it is not known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
     memlord_tag_stat stat;
-    uint64_t peak_error; /* how many bytes the peak may be too low */
+    uint64_t peak_error; /* by how many bytes the peak may be too low */
     mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */
@@ -27230,8 +27288,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the sort key: stacks with live bytes come first, by their live bytes. The
-                     others follow, by the bytes that they allocated. If `by_peak` is 1, the bytes
-                     at the peak take the place of the live bytes */
+                     others follow, by the bytes that they allocated. If the report's `by_peak` is
+                     1, the bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
     memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
@@ -27242,7 +27300,7 @@ typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     double blocks;    /* how many leaked blocks the samples stand for */
     uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
-typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+typedef struct mli_anomaly_line { /* the mistakes of one kind that the host made at one site */
     uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
@@ -27268,7 +27326,8 @@ typedef struct mli_report {
                               peak, and otherwise in the order of their live bytes */
     memlord_result result; /* the first error other than a failed write, for example that there was
                               no memory for a list */
-    int exports;           /* 1: the ledger writes exports now, or has written one */
+    int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
+                              one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
     mli_identity who;      /* which process it is */
@@ -27293,13 +27352,14 @@ typedef struct mli_report {
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
                                       the peaks of their devices */
-    uint32_t row_count;            /* the number of stacks, and of elements of `stack_leak` */
+    uint32_t row_count;            /* the rows of all stacks are below this number; `stack_leak` has
+                                      as many elements */
     mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
                                       largest first */
-    uint32_t *site_stack; /* two linked lists in one array: by a site's row, the row of the site's
-                             first stack; behind these, by a stack's row, the row of the next stack
-                             of the same site; 0 ends a list; NULL if no stacks are listed by
-                             site */
+    uint32_t *site_stack; /* a linked list of the stacks of each site: by a site's row, the row of
+                             its first stack; behind these, by a stack's row, the row of the next
+                             stack of the same site; 0 ends a list; NULL if there are no such
+                             lists */
     size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
                                             number of all stacks with leaks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
@@ -27333,10 +27393,12 @@ typedef struct mli_report {
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* the holders of the device that is being written */
+    mli_holders holders; /* the tags and sites that held most at the peak of the device that is
+                            being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
     memlord_part_info part[16];       /* some parts of the block that is being written */
-    char part_text[2048];             /* the text of the part of a verdict that is being composed */
+    char part_text[2048];             /* the text about one device in the verdict (see
+                                         reports/answers.h) that is being composed */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
@@ -27344,11 +27406,11 @@ typedef struct mli_report {
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
-   series of a site or a device. */
+/* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
+   bytes that have no tag, and for a series of a site or a device. */
 MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s);
-/* Returns the site of a series. Returns NULL for the bytes that have no site, and for a series of a
-   tag or a device. */
+/* Returns the site whose bytes a series has. Returns NULL for the bytes that have no site, and for
+   a series of a tag or a device. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s);
 /* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
    rank 0. */
@@ -27376,14 +27438,14 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the bytes that are in a device's arena. */
+/* Returns the bytes of a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the bytes in a device's arena that have no tag. */
+/* Returns the bytes of a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. A device, tag, site or scope that is new after the capture is not in the
-   report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
-   snapshots. */
+   report. Requires: r is zeroed except for `whole`, `exports`, the output, and the snapshots with
+   their reader. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 /* Frees the lists of a captured report. */
 MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
@@ -27407,8 +27469,9 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* the same scale as that of
-                                                                        the stack's allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* rounded to the units in
+                                                                        which the stack's allocs are
+                                                                        counted */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -27554,8 +27617,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts the lifetimes of blocks by class, from the event ring. If the ring is off or there is no
-   memory, the lifetimes stay unknown. */
+/* Counts in `lifetime` how long the blocks lived whose alloc and free are both in the event ring.
+   If the ring is off or there is no memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -27593,8 +27656,8 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
-/* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
-   known, and line->self is filled in. */
+/* Fills in the figures that come from the last sample of a physical device's capacity. Requires:
+   the capacity is known, and line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -27708,7 +27771,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* Captures every scope once, except for its live bytes. */
+/* Captures every scope, except for its live bytes, which the walk over all blocks adds. */
 static void mli_report_scopes(mli_report *r) {
     uint32_t id;
     for (id = 1; id <= r->scopes; id++) {
@@ -27748,7 +27811,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Lists the largest sites. The bytes of each arena count as one more site. */
+/* Lists the largest sites. The arena of each device counts as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -27788,7 +27851,7 @@ static void mli_report_stacks(mli_report *r) {
         uint64_t first;
         line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
-            continue; /* the stack has no numbers, because a reset came meanwhile */
+            continue; /* leaves out a stack whose numbers are all 0 since a reset */
         line.node = mli_stack_row_at(r->lord, i)->node;
         first = r->by_peak ? line.held : line.stat.live_bytes;
         line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
@@ -27819,7 +27882,7 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
-   and allocs that do not fit, then the others. */
+   and allocs that contradict the live blocks, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -27939,15 +28002,18 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
-/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. Owns no
-   state. May use reports/capture and services/answers. Locks: none. */
+/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
+   says what is bad, what grows, who holds or held most, or what is odd. Anomalies count mistakes of
+   the host and failures, and drops count what was not recorded. A holder is a tag, a site or an
+   arena (the bytes of a device that are in no block), with the bytes that it holds. Owns no state.
+   May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. A `dev` of 0 means all devices together, and also the losses of the
-   ledger. *i is the position between calls, and must be 0 for the first call. */
+   and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
+   to no device. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 /* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
@@ -28282,7 +28348,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
     mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
 /* Writes a verdict such as "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv] f x.c:3".
-   Without a mark writes nothing, because every live block would be a leak. */
+   Writes nothing if the host has set no mark, because every live block would then be a leak. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
     const mli_leak_site *most = &r->leak_sites.line[0];
@@ -28303,8 +28369,8 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns what grows fastest on a device: a tag, a site or the device itself, as `book` says.
-   Returns NULL if none of these grows. */
+/* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
+   itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -28456,9 +28522,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
-   kept, because the bounds of these lists are no fault. If dev is 0, subtracts the counts of all
-   devices, and returns what is left. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
+   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
+   dev is 0, finds the counts that are left without those of all devices. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28643,8 +28709,9 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
 /* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost one in no library. Owns the list of stacks by site in the report. May use
-   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
+   site, the innermost function that is in no library. A row is the number of a site on one device,
+   or of a stack. Owns the list of stacks by site in the report. May use reports/capture and the
+   reading functions of books/. Locks: those of the reading functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
                           without a function */
@@ -28756,10 +28823,11 @@ MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_caller
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
    formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
-   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
-   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
-   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
-   the host's function writes. */
+   tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
+   Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
+   of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
+   What is added while a writer runs has no number, and is left out. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -28817,7 +28885,8 @@ MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32
 /* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
    scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame number of a return address that occurs in a stack. */
+/* Returns the frame number of a return address in the tree of stacks. The address has the number
+   `place` there. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
@@ -29094,8 +29163,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* keeps the captured sum, because the tag may have got
-                                               bytes since then */
+            if (bytes > left) bytes = left; /* keeps the sum of the arena, because the tag may have
+                                               got bytes since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -32358,7 +32427,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 /* Writes the scripts and the styles of the page, which are compressed, as base64. */
 static MLI_COLD void mli_put_packed(mli_out *o) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint32_t bits = 0; /* the last bits, which are in no digit yet, are the lowest */
+    uint32_t bits = 0; /* the n lowest bits are those that are in no digit yet */
     int n = 0;         /* how many bits are in no digit yet */
     size_t i;
     for (i = 0; i < MLI_HTML_PACKED; i++) {
@@ -32390,8 +32459,9 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
-/* Reads the events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the
-   table of the last event of each storage. May use reports/export. Locks: none. */
+/* Reads the ring, which has the latest events of the ledger, up to the moment of a report, for
+   TRACE and MEMORY_VIZ. Owns the table of the last event of each storage (the address or handle of
+   a block). May use reports/export. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -32409,7 +32479,8 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 
 /* Returns what an event adds to the live bytes of its device. */
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-/* Returns 1 if an event is about a block: an alloc, a free, a move, or a free that waits. */
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free that begins
+   to wait. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
 /* The results of one reading of the ring. */
@@ -32527,7 +32598,9 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
-/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
+/* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
+   items that were written, so that they can be repeated by their number. The ring has the latest
+   events of the ledger. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
 /* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
    (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
@@ -32653,8 +32726,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, counted from 0. Appends the items to the list after each MLI_VIZ_BATCH
-   of them (a batch). mli_viz_list_end appends the last batch. */
+/* Begins item i of a list, counted from 0. Items are appended to the list in batches of
+   MLI_VIZ_BATCH. mli_viz_list_end appends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -32763,7 +32836,7 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
 }
 
 /* Writes a live block. If the ring has events of the block's storage, writes the block as the last
-   of them left it, and not as in the map, which was read a moment later. */
+   of them left it, and not as in the map of live blocks, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -32776,7 +32849,8 @@ static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     }
     mli_viz_segment(w, &known);
 }
-/* Writes the blocks that are live in the ring but no longer in the map. */
+/* Writes the blocks that are live by the events of the ring, but no longer in the map of live
+   blocks. */
 static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     uint64_t i;
     for (i = 0; i < w->last.size; i++) {
@@ -32901,8 +32975,10 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
-   none. */
+/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples: if only
+   some blocks are picked to have a stack. A whole is what is divided, such as the live blocks of a
+   site. A share is what one stack gets of it. A frame is a site or another name by which blocks are
+   shown. May use reports/export. Locks: none. */
 
 /* The figures of sites are exact. Those of stacks come from samples, because only some blocks are
    picked for a stack. A stack gets the blocks that were picked, and a share of the other blocks of
@@ -33021,9 +33097,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`, in
-   the allocs of its site. If `node` is 0, returns the whole. The pointer is valid until the next
-   call. If there is no memory, the report fails. */
+/* Returns the share of the stack `node` in the live blocks of b's site, tag and scope or, with
+   `allocs`, in the allocs of its site. If `node` is 0, returns the whole. The pointer is valid
+   until the next call. If there is no memory, the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -33057,7 +33133,9 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* so that a site without allocs has an entry */
+        (void)mli_portion_of(t, b, node, 1); /* so that the allocs of this stack and site have an
+                                                entry, even if there were none since the last
+                                                reset */
     }
 }
 /* Adds to the share of each stack the allocs that its row has counted. */
@@ -33186,7 +33264,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     s->next = 0;
 }
 /* If `s` is a share of a stack, adds it to the list of its whole. If `s` is the live blocks of a
-   site, tag and scope, adds them to the `rest` of the site's allocs. */
+   site, tag and scope, adds them to the `rest` of the site's allocs, for mli_portion_decide. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -33400,7 +33478,8 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ----------------------------------------------------------------------- src/reports/peaks.h -- */
 
-/* Divides what each device held at its peak among stacks and sites. Owns no state. May use
+/* Divides what each device held at its peak among stacks and sites. A site is a place of code that
+   allocates. Stacks are samples if only some allocs are picked to have one. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 
 /* The record of a device's peak has the bytes of the peak, and those of its largest sites
@@ -33537,8 +33616,10 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
-   Locks: none. */
+/* Writes FOLDED, PPROF and HEAPTRACK. Stacks are samples if only some blocks are picked to have
+   one; a stack then has a share of the blocks of its site (see reports/shares.h). A node is a frame
+   of a stack in the ledger's tree of stacks. Owns no state. May use reports/export and
+   reports/shares. Locks: none. */
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
    stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
@@ -33982,7 +34063,8 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 }
 
 static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
-    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names, and for the rest */
+    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names of the program and the
+                                                       host, and for the rest of the line */
     mli_out line;
     mli_out_buffer(&line, buf, sizeof buf);
     mli_text_process(w->x.r, &line, 1);
@@ -34052,16 +34134,17 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
    Bytes that no call allocated are written as frees of a negative number of bytes. These are the
    bytes of arenas, of blocks that were live at the last reset, and of blocks that a realloc made.
-   Bytes that were live at the peak and are no longer come before the last call. They are freed
-   again, because nobody knows whose they were. Modules are devices; in stacks they are the real
-   modules. Without stacks the scopes that a live block was allocated in are its callers. Parts are
-   left out, because each would be another allocation. Anomalies and drops are comments. */
+   Bytes that were live at the peak, but no longer are, come before the last call, and are freed at
+   the end of the file. Nobody knows whose they were, so their frame is "(no longer live)". The
+   module of a site is its device; that of a return address is its real module. Without stacks the
+   scopes that a live block was allocated in are its callers. Parts are left out, because each
+   would be another allocation. Anomalies and drops are comments. */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations and its live blocks. `older` is the number of live blocks
-   whose allocation is not in the file. Each of the two walks that write live blocks counts them in
-   an element of its own. */
+/* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
+   blocks. `older` is the number of live blocks whose allocation is not in the file. Each of the two
+   walks that write live blocks counts them in an element of its own. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -34345,18 +34428,20 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
+/* Writes PROMETHEUS, CSV and TIMELINE. A line is a tag, a scope or a physical device in a list of
+   the capture. Owns no state. May use reports/export. Locks: none. */
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device, never of a sum, so that sum() in a query is
-   right. The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of
-   each device, and as many scopes, have series of their own. All others are added up in a series
-   with an empty name and the label rest="1". Tags and scopes keep their order as long as the ledger
-   lives, so a tag or scope never changes its series. Counters start over at memlord_reset, as the
-   format allows. Sites, streams, blocks and parts of blocks are left out, because each would be a
-   series of its own. Every sample has the labels of the ledger, too, so that processes with other
-   labels have other series. */
+   Every sample is of one device or physical device, or of the whole ledger where no device has the
+   number. None is a sum of other samples, so that sum() in a query is right. The series with tag=""
+   has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each device, and as many
+   scopes, have series of their own. All others are added up in a series with an empty name and the
+   label rest="1". Tags and scopes keep their order as long as the ledger lives, so a tag or scope
+   never changes its series. Counters start over at memlord_reset, as the format allows. Sites,
+   streams, blocks and parts of blocks are left out, because each would be a series of its own.
+   Every sample has the labels of the ledger, too, so that processes with other labels have other
+   series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34385,7 +34470,8 @@ typedef struct mli_prom_writer {
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
     uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
-    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the others */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
+                                                without series of their own */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
@@ -34447,7 +34533,7 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
 /* Writes a sample of the value `v`. If `kind` is 'd', v is signed. If it is 'X', v is in
    billionths, such as nanoseconds (written as seconds) or a rate. Any other kind writes v unsigned.
    The device memlord_device_all() writes no device label. If `key` is NULL, there is no other
-   label. If `label` is NULL, the sample is of what has no series of its own. */
+   label. If only `label` is NULL, the sample has the sum of what has no series of its own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -34881,8 +34967,10 @@ MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. Owns no state. May use reports/export, reports/ring and, for members that JSON has
-   in the same form, reports/json. Locks: none. */
+/* Writes TRACE, which shows live bytes, blocks and scopes over time. The ring has the latest events
+   of the ledger. A slice is what the viewer draws as a bar from a begin to an end. Owns no state.
+   May use reports/export, reports/ring and, for members that JSON has in the same form,
+   reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -34978,7 +35066,7 @@ static MLI_COLD void mli_trace_snapshot(const mli_export *x, const mli_snapshot 
     mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
 }
 
-/* Writes the invocations of a scope that one thread remembers. */
+/* Writes the invocations of a scope on one thread: the latest ones, which the ledger keeps. */
 static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope_record *scope,
                                             const mli_thread_scope *s) {
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
@@ -35203,8 +35291,9 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of
-   metrics do not, so that a frequent scrape is cheap. Requires: the format is known. */
+/* Returns 1 if a format needs the lists of the capture that take a walk over all blocks. A format
+   of metrics does not, so that a program can read metrics often at little cost. Requires: the
+   format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);

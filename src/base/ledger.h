@@ -70,7 +70,8 @@ typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_ar
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
-    mli_u32 displaced; /* how many entries are not in their home bucket */
+    mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
+                          begins */
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
@@ -88,7 +89,8 @@ typedef struct mli_helper {
 } mli_helper;
 
 /* A physical device. The devices cpu, pinned and mapped share one, because all three use the memory
-   of the machine. */
+   of the machine. The capacity source is the function that tells how much memory the physical
+   device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
     mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_frame`,
                               `sampler_reader` and `poller`; also guards the bands of the devices
@@ -148,16 +150,16 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark, shifted to its place in a word of a block's
-                              record */
+    mli_u64 mark;          /* the current mark (memlord_mark), shifted to its place in word2 of a
+                              block's entry */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
                                                element stays 0 */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* bits MLI_HOOK_... */
-    mli_u32 alert;     /* bits MLI_ALERT_... */
+    mli_u32 hooks;     /* bits MLI_HOOK_...: what every call of the ledger has to do besides */
+    mli_u32 alert;     /* bits MLI_ALERT_...: the work for the end of a call */
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
@@ -197,8 +199,8 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
-                                     is published */
+    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call is
+                                     published */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
@@ -212,7 +214,8 @@ struct mli_counters_state {
 };
 struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
-    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
+                              can be in force */
     mli_u32 polling;       /* one of MLI_POLLING_... */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
@@ -442,7 +445,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
 /* Stores in mli_self the return address and the frame of the host's call, which takes the general
-   path. */
+   path (calls/record). */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
 /* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */

@@ -38,8 +38,9 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* The unwinder of libgcc_s or libunwind, if the program has it. Otherwise it is backtrace of the C
-   library, which loads libgcc_s. Both are weak, so that no program must link them. */
+/* mli_unwind calls the unwinder of libgcc_s or libunwind, if the program has one. Otherwise it
+   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that no
+   program must link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
