@@ -26978,7 +26978,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, u
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
-/* Returns the leaked blocks that are in none of the first `lines` lines of the list. */
+/* Returns the sum of the leaked blocks that are in none of the first `lines` lines of the list. */
 MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
                                                       const mli_leak_table *groups, size_t lines);
 /* Returns the site of a line of the list, or NULL if its blocks have no site. */
@@ -27330,7 +27330,7 @@ typedef struct mli_report {
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
-    mli_identity who;      /* which process it is */
+    mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
@@ -27367,13 +27367,15 @@ typedef struct mli_report {
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_series_list series; /* the tags and sites of these snapshots, and what grows */
+    mli_series_list series; /* the bytes of devices, tags and sites over these snapshots, and which
+                               of them grow */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* the scopes, by the scope's id */
     mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
                               and are not pending */
     mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
-    mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted, with the largest
+                                            streams at the start */
     size_t streams, stream_lines;        /* the number of streams in the table, and the number of
                                             streams in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
@@ -27402,7 +27404,8 @@ typedef struct mli_report {
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the mli_device_code of the device with the ledger's number `dev`. */
+/* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
+   a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
@@ -27464,7 +27467,9 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* the row was added since
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* leaves out a block
+                                                                            without a stack, or with
+                                                                            one that was added since
                                                                             the capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
@@ -27917,7 +27922,7 @@ static MLI_COLD void mli_report_series(mli_report *r) {
     }
 }
 
-/* Allocates the lists that have a line for each device. Without memory the report has no
+/* Allocates the lists that have a line for each device. If there is no memory, the report has no
    devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
     const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
@@ -28003,13 +28008,15 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
 /* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
-   says what is bad, what grows, who holds or held most, or what is odd. Anomalies count mistakes of
-   the host and failures, and drops count what was not recorded. A holder is a tag, a site or an
-   arena (the bytes of a device that are in no block), with the bytes that it holds. Owns no state.
-   May use reports/capture and services/answers. Locks: none. */
+   says what is bad, what grows, who holds or held most, or what is odd. It has a head, which is its
+   first words, and a part for each device that it is about. Anomalies count mistakes of the host
+   and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
+   bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
+   reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
+                               first screen of TEXT */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
    and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
@@ -28421,8 +28428,8 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. Untagged bytes that are
-   the only holder are not, if the ledger has no tag. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if all
+   bytes are untagged, and the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
@@ -28488,8 +28495,8 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     return largest;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
-   KiB left". If the holders were noted more than a 64th below the peak, also writes the bytes at
-   that moment, because the shares are of these bytes. */
+   KiB left". If the live bytes were more than a 64th below the peak when the holders were noted,
+   also writes these bytes, because the percentages are of them. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -28524,7 +28531,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
 
 /* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
    and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
-   dev is 0, finds the counts that are left without those of all devices. */
+   dev is 0, finds the counts that belong to no device. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28713,8 +28720,8 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
    or of a stack. Owns the list of stacks by site in the report. May use reports/capture and the
    reading functions of books/. Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
-                          without a function */
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
+                          one without a function */
 
 /* What one function of the program allocated at a site, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
@@ -28751,7 +28758,8 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
     for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
                                           its site's list */
         site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* no site, or one newer than the capture */
+        if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
+                                                       one that is newer than the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
         r->site_stack[site] = i;
     }
@@ -28764,7 +28772,8 @@ static int mli_site_is_library(memlord *lord, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(lord, site);
     return all && all->at[all->shown].library;
 }
-/* Returns the first function of a stack that is in no library, or NULL if there is none. */
+/* Returns the innermost function of a stack that is in no standard library, or NULL if there is
+   none. */
 static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
     while (node) {
         const mli_stack_node *at = mli_stack_node_at(lord, node);
@@ -28904,9 +28913,9 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
-                                 frame that calls this one, or 0 if the frame itself does not
-                                 tell */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: if this
+                                 is the frame of a scope, that of the scope around it, or 0 if there
+                                 is none */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
     const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
                                        one function */
@@ -28935,8 +28944,8 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
-                     picked as a sample */
+    double scale; /* how many blocks this one stands for, because only some blocks are picked to
+                     have a stack; 0 if it was not picked */
 } mli_alive;
 
 /* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
@@ -32424,7 +32433,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
-/* Writes the scripts and the styles of the page, which are compressed, as base64. */
+/* Writes the compressed scripts and styles of the page as base64. */
 static MLI_COLD void mli_put_packed(mli_out *o) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     uint32_t bits = 0; /* the n lowest bits are those that are in no digit yet */
@@ -33013,7 +33022,7 @@ typedef struct mli_portion {
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
+    mli_portion *at;  /* a table with open addressing; NULL if stacks are not samples */
     size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
                          use */
     mli_portion none; /* the entry that callers get if there was no memory for a new one */
@@ -33138,7 +33147,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
                                                 reset */
     }
 }
-/* Adds to the share of each stack the allocs that its row has counted. */
+/* Adds to the share of each stack the allocs that the ledger has counted for it. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
@@ -33311,9 +33320,9 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides `number` among the stacks of a whole that still has `left` to divide. The remainder stays
-   with the whole. If the stacks already have more than the whole (left < 0), divides all of the
-   whole among them. */
+/* Divides a part of a whole among its stacks: `number` of the `left` that no stack has yet. The
+   remainder stays with the whole. If the stacks already have more than the whole (left < 0),
+   divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -33515,7 +33524,7 @@ typedef struct mli_peak {
     mli_block_fn put;
     void *writer;
     uint32_t dev;
-    uint32_t rest; /* the frame that stands for bytes of neither a listed site nor a stack */
+    uint32_t rest; /* the frame that stands for bytes that have neither a listed site nor a stack */
     mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
                                             has the bytes of all other sites */
 } mli_peak;
@@ -33537,7 +33546,7 @@ static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
             if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
                 mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
                 break;
-        if (row > p->x->sites) continue; /* the row was added after the capture */
+        if (row > p->x->sites) continue; /* leaves out a site that was added after the capture */
         p->part[i].site = row;
         p->part[i].bytes = h->site[i].live_bytes;
         mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
@@ -33676,7 +33685,8 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
 /* A walk over the functions of a stack, from the outermost one. */
 typedef struct mli_folded_walk {
     mli_stack stack;   /* the frames that are still to come */
-    uint32_t left;     /* how many functions of the last frame are still to come */
+    uint32_t left;     /* how many functions of the frame that the walk has reached are still to
+                          come */
     mli_frame_name at; /* the function that the walk has reached */
 } mli_folded_walk;
 
@@ -33940,7 +33950,7 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
 }
-/* Writes the next string of the table, and returns its number. */
+/* Writes the next string of the profile's table of strings, and returns its number. */
 static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_pb_size(w->x.o, 6, mli_utf8_size(text));
     mli_put_utf8(w->x.o, text, "");
@@ -34009,7 +34019,8 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame. Each function has a line in it, the outermost the last. */
+/* Writes the location of a frame. It has a line for each function at the frame, the outermost
+   last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -34158,8 +34169,8 @@ typedef struct mli_heap_writer {
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the first description of the bytes that were live at the peak and
-                                are no longer, and the one after the last */
+    uint64_t gone, gone_end; /* the number of the first description of bytes that were live at the
+                                peak, but no longer are; the number after the last one */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -34238,7 +34249,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, and returns its number. */
+/* Writes the description of an allocation, its size and trace, and returns its number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -34325,15 +34336,16 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. Writes a free of nothing before each free, so that
-   heaptrack does not take the allocation for a temporary one. */
+/* Writes the freed allocations of a trace. Writes a free of description 0, which has no bytes,
+   before each free, so that heaptrack does not take the allocation for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the peak was reset since the capture */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak, because the peak was reset
+                                           since the capture */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -34469,7 +34481,8 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines with a name mli_prom_limit
+                                                has seen */
     char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
                                                 without series of their own */
 } mli_prom_writer;
@@ -35301,7 +35314,7 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL if a knob leaves the format out */
+    void (*write)(mli_report *r); /* NULL if a MEMLORD_NO_... macro leaves the format out */
     int whole;                    /* 1 if the format needs the lists of the capture
                                      (mli_report.whole) */
 } mli_writer;

@@ -30,7 +30,8 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines with a name mli_prom_limit
+                                                has seen */
     char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
                                                 without series of their own */
 } mli_prom_writer;
