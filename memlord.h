@@ -64,7 +64,7 @@
                       _free_begin, _free_end, _alloc_n, _free_n, _move, _copy
         views         several owners of one storage: memlord_track, _retain, _release,
                       _track_n, _release_n
-        arenas        bytes without an identity: memlord_arena_add, _sub
+        arenas        bytes that belong to no storage: memlord_arena_add, _sub
         fences        memory that the device still uses: memlord_free_deferred, _done,
                       memlord_block_use, memlord_retire
         sites         which code allocates: memlord_sites_enable, memlord_site_at, _of,
@@ -413,7 +413,7 @@
     memlord_export_start. The last one is the listener, which answers the neighbours, after
     memlord_pressure_open. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
-    MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
+    MemLord calls a ledger's allocator while it holds no lock. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
     recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
     first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
@@ -523,8 +523,8 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
-/* Makes strict C modes show what the implementation needs. It works only if memlord.h is the first
-   include. */
+/* Makes the system's headers declare what the implementation needs, even in a strict C mode. This
+   works only if memlord.h is the first include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
 #endif
@@ -592,8 +592,8 @@
 #endif
 #endif
 
-/* Renames every symbol to p_memlord_... if the prefix is p. The source goes on saying memlord_....
-   The list of names stands below the API, under >>prefix. This header includes itself to read the
+/* Renames every symbol to p_memlord_... if the prefix is p. The source still says memlord_.... The
+   list of names stands below the API, under >>prefix. This header includes itself to read the
    list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
@@ -612,13 +612,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* ---------------------------------------------------------------------- >>api -- */
+/* ---------------------------------------------------------------------- >>api --
+   The host is the program that calls MemLord. A ledger records the host's storages. A storage is
+   one real allocation, and a block is the record of a live one. A device is where storages live. A
+   selector is one device, all devices of a type, or all devices. >>concepts has all such words. */
 
 typedef struct memlord memlord; /* a ledger: one independent account book */
 
 /* -- results -- */
 
-/* For each result: its name, and its text. */
+/* Each line has the name and the text of a result. */
 #define MLI_RESULTS(X)                                                                        \
     X(OK, "ok")                                                                               \
     X(E_INVALID, "an argument is not valid")                                                  \
@@ -646,13 +649,14 @@ typedef enum memlord_result {
     MEMLORD_RESULT_COUNT
 } memlord_result;
 
-/* Names a result in a few words of English, for logs. Never NULL. */
+/* Returns the text of a result: a few words of English, for logs. The text is never NULL. */
 MEMLORD_API const char *memlord_result_text(memlord_result result)
     MLI_OFF(result == MEMLORD_OK ? "ok" : result == MEMLORD_E_OOM ? "no memory" : "refused")
 
 /* -- devices -- */
 
-/* For each type: its name, its text, and 1 if its memory is the host's physical memory. */
+/* Each line has the name and the text of a device type, and 1 if its memory is the physical memory
+   of the host's machine. */
 #define MLI_DEVICE_TYPES(X)                                                                   \
     X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
@@ -683,7 +687,7 @@ enum {
 
 typedef struct memlord_device {
     int16_t type;  /* MEMLORD_DEVICE_CPU, ... */
-    int16_t index; /* from 0 on; in a selector MEMLORD_ANY, too */
+    int16_t index; /* 0 or more; in a selector also MEMLORD_ANY */
 } memlord_device;
 
 /* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
@@ -726,9 +730,10 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Says that the bytes of a device are in the memory of another one, `physical`. For example, those
-   of an integrated GPU are in the cpu's memory, and those of a pool in its real device's. Both
-   devices then have one capacity, limit and headroom. `physical` equal to `device` undoes that.
+/* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
+   bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
+   the pool's real device. Both devices then have one capacity, one limit and one headroom (the
+   bytes that still fit). If `physical` is `device`, the call undoes that.
    Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
            the memory of a third device, if other devices are in the memory of `device`, or if
            tickets are open on the physical device that `device` is on now. */
@@ -745,8 +750,8 @@ MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t ca
 
 /* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
    pages from the operating system, and does not call malloc. `alloc` returns NULL when there is no
-   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, with
-   no storage locked. */
+   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, while
+   it holds no lock. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -781,8 +786,8 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
-/* The last frame that an unwinder writes if the stack goes on and the unwinder cannot tell where:
-   in code without unwind tables, say. Reports show such a stack as cut. */
+/* An unwinder writes this as its last frame if the stack goes on, but the unwinder cannot tell
+   where, as in code without unwind tables. Reports show such a stack as cut. */
 #define MEMLORD_FRAME_LOST ((void *)1)
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
@@ -823,7 +828,8 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
     size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
-    uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
+    uint64_t counter_batch;      /* most bytes that a thread counts before it adds them to a peak;
+                                    0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
@@ -838,7 +844,7 @@ typedef struct memlord_desc {
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
    Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
            is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
-           hears which. E_NOMEM. After an error *out is NULL.
+           gets a message that says which. E_NOMEM. After an error *out is NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -878,24 +884,30 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
+/* The first groups record storages. A storage is one real allocation. It is live from its alloc to
+   its end, and a block is the record of a live storage. A view is a further reference to a storage.
+   A freed storage is pending while its device still uses it. A site is a place in the source, a tag
+   is a purpose of bytes, and a mistake is a call that the host should not have made. >>concepts has
+   all such words. */
+
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
    device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
+   dropped_allocs. A storage that was dropped in this way is not recorded, and its free returns
    MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
-   one it lets one free of an unknown storage of the same type pass.
+   one it lets one free of an unknown storage on a device of the same type pass.
    Cost:   tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
 /* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
    function and line in one module are one site. The ledger reads a record when it first sees it,
-   copies its strings, and from then on knows the site by the record's address. So if dlopen loads a
-   plug-in where another one was, and a record of the new one is at the address of an old one, the
-   ledger takes it for the old place. To prevent that, link plug-ins that plant sites with
-   -Wl,-z,nodelete. */
+   copies its strings, and from then on knows the site by the record's address. If dlopen loads a
+   plug-in where another plug-in was, a record of the new one may be at the address of an old
+   record. The ledger then takes the new place for the old one. To prevent that, link plug-ins that
+   plant sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -924,10 +936,11 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
-   uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
-   the call, and the new storage begins. `reallocs` counts each realloc.
-   Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
-             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+   uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
+   storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
+   each realloc.
+   Requires: no other thread can have got the old address since the real realloc, as when the block
+             has grown in place. Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -942,9 +955,9 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Begins a realloc. It takes old_storage off the map, and goes on counting its bytes. Call it
-   before the real realloc, because another thread may own the old address once that returns. Every
-   begin needs one end.
+/* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
+   counting its bytes. Call it before the real realloc, because another thread may own the old
+   address once the real realloc returns. Every begin needs one end.
    Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
            same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
@@ -962,18 +975,20 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a free whose real call may fail. It takes the storage off the map, and goes on counting
-   its bytes. A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0
-   does nothing. Every begin that returned MEMLORD_OK needs one end.
+/* Begins a free whose real call may fail. It takes the storage off the map (the table of live
+   storages), and goes on counting its bytes. If the storage has recorded uses (memlord_block_use),
+   it is freed here instead, and is pending until they are done. Storage 0 does nothing. Every begin
+   that returned MEMLORD_OK needs one end.
    Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
            already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description. The token may also come
-   from memlord_realloc_begin, if its realloc turned out to be a free.
+/* Ends a free: takes the bytes of the storage off the counts or, if the real call `failed`, brings
+   the storage back. A storage with recorded uses comes back without its uses, its views and its
+   description. The token may also come from memlord_realloc_begin, if its realloc turned out to be
+   a free.
    Errors: E_STATE if the token was used already or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -1003,9 +1018,10 @@ typedef struct memlord_fence {
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets its tag, description, references and mark. `moves` of the destination counts the
-   move, and reports count moves per pair of devices. With a `fence`, which may be NULL, or with
-   recorded uses the source is pending until they are done, as after memlord_free_deferred.
+   destination gets the tag, description, references and mark of the source. `moves` of the
+   destination counts the move, and reports count moves per pair of devices. If `fence` is not NULL,
+   or the source has recorded uses (memlord_block_use), the source is pending until all of them are
+   done, as after memlord_free_deferred.
    Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
            no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
@@ -1052,9 +1068,10 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* -- arenas: bytes without an identity -- */
+/* -- arenas: bytes that belong to no storage -- */
 
-/* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
+/* Adds bytes to the arena balance of a device, under the tag of this thread. The balance is the
+   bytes that were added and not taken yet; they belong to no storage. A site counts the bytes that
    it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
    block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
    has a site and a stack.
@@ -1088,9 +1105,9 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
    for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
-   MEMLORD_FLAG_DEFER; there a fence may record its event. It calls `drop`, if set, exactly once,
-   when MemLord will not call `done` again. An alloc with the key of a pending storage ends that
-   storage first.
+   MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
+   if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
+   storage ends that storage first.
    Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
            unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
@@ -1105,15 +1122,15 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
 
-/* Records that a live storage is used by the work that the fence stands for (record_stream). A
-   later memlord_free or memlord_release of the storage then waits until all its uses are done. A
-   later use on the same queue replaces an earlier use.
+/* Records that a live storage is used by the work that the fence stands for, as record_stream of
+   PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
+   uses are done. A later use on the same queue replaces an earlier use.
    Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Credits every deferred free whose fences are done, and returns how many bytes it credited.
+/* Ends every pending storage whose fences are done, and returns how many bytes these storages had.
    Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
            done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1125,13 +1142,13 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
-   the return address of its own function. `file` is the module and the offset in it, such as
-   "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
-   symbol that contains the address (link with -rdynamic). It is "" if there is none, and on Windows
-   and macOS. MemLord looks it up when the site is first shown in a report, by memlord_sites_top or
-   of a block, but not for a line of the log. After dlclose the site stays as it was. If another
-   module then gets the address, its site is a new one. The result is never NULL, and lives until
-   destroy.
+   the return address of the function that it is in. `file` is the module and the offset in it, such
+   as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
+   dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
+   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
+   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
+   log. After dlclose the site stays as it was. If another module then gets the address, its site is
+   a new one. The result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1184,8 +1201,8 @@ typedef struct memlord_function {
 /* Names the functions at a return address, the innermost first: each is inlined in the next one.
    Reports show all of them in stacks. They show the site as the first function that is not of a
    library; if there is none, as the last one. The strings are copied.
-   Errors: E_INVALID no functions, or more than 256; E_UNKNOWN a planted site, or not seen by this
-           ledger; E_NOMEM. */
+   Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
+           or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
                                                       const memlord_function *functions,
                                                       size_t count) MLI_OFF(MEMLORD_OK)
@@ -1212,8 +1229,8 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
-   on two devices is two rows. Sites whose number in `order` is 0 are left out.
+/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site that
+   is used on two devices is listed twice. Sites whose number in `order` is 0 are left out.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -1245,7 +1262,7 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
    is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
    In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
-   more in one case of 20. A stack without a sample has no row.
+   more in one case of 20. A stack without a sample is not listed.
    `temporaries` is the number of sampled blocks that their own thread freed before the next of its
    allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
    caller could keep one buffer. */
@@ -1261,9 +1278,10 @@ typedef struct memlord_stack_stat {
     uint64_t temporaries;
 } memlord_stack_stat;
 
-/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
-   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
+/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack that
+   is used on two devices, or with two sites, is listed twice. Stacks whose number in `order` is 0
+   are left out. A stack frees nothing, so the orders by frees list the stacks by what they
+   allocated.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -1293,7 +1311,8 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
 
 /* -- statistics -- */
 
-/* Every statistic of a device: its name, kind, name in PROMETHEUS, and text. The kinds are
+/* Each line has a statistic of a device: its name, its kind, its name in PROMETHEUS, and its text.
+   The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
    A selector of several devices adds the statistics up. To add one, add a line here and the code
@@ -1412,8 +1431,8 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* For each rate of statistics that reports show: its name, its name in PROMETHEUS, and its text. A
-   rate is 0 to 1, or NaN when nothing was counted. */
+/* Each line has a rate that reports show: its name, its name in PROMETHEUS, and its text. A rate is
+   0 to 1, or NaN when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
     X(recovery_rate, "recovery_ratio",                                                        \
@@ -1426,9 +1445,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
-   scopes, and sets each peak to the live bytes. Live storages stay live. Calls of other threads
-   wait meanwhile, as they do for memlord_peak_reset. */
+/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0, also
+   those of sites and scopes, and sets each peak to the live bytes. Live storages stay live. Calls
+   of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
@@ -1671,12 +1690,21 @@ MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets how many bytes a tag is planned to hold on a device, for reports to compare.
+/* Sets how many bytes a tag is planned to hold on a device. Reports compare them with the live
+   bytes.
    Errors: E_INVALID if the tag is NULL or "", or bytes is over 2^48; E_DEVICE if `device` is not
            one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
+/* The next groups are about the memory of devices and the phases of a program. A physical device is
+   memory that one or several devices share. A poller is a thread of MemLord that samples a physical
+   device at intervals. A ticket holds bytes of a limit for later allocs. An account is charged the
+   bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
+   collection is a run of the host's callbacks that give memory back. A page is a file by which the
+   ledgers of several processes tell each other what they hold. A scope is a phase of the program
+   with a name. >>concepts has all such words. */
+
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
    source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
@@ -1713,9 +1741,9 @@ typedef struct memlord_other {
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
    context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   live. Reports show them, and take them off what is unaccounted. `others` are the processes that
-   hold most besides this one, the largest first; a pid of 0 ends the list. memlord_explain and
-   reports show them, with their names where Linux tells those. */
+   among the live bytes. Reports show them, and take them off what is unaccounted. `others` are the
+   processes besides this one that hold most, the largest first; a pid of 0 ends the list.
+   memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -1732,8 +1760,8 @@ typedef struct memlord_capacity {
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
-   thread is in the old source, it waits until that has returned. It forgets the old source's
-   samples.
+   thread is in the old source, the call waits until the old source has returned. The samples of the
+   old source are forgotten.
    Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
@@ -1759,7 +1787,8 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
    overrides the interval. A poller also starts by itself when a device is used that has all three:
    a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
+   read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -1783,15 +1812,16 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity, and changes it with the capacity. It takes a sample
-   if no capacity is known.
+/* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes with
+   it. It takes a sample if no capacity is known.
    Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
-   keep. A negative result says how many bytes are too many. INT64_MAX says that neither limit nor
-   capacity is known. A device that is new to the ledger is added if its type has a source.
+/* Returns how many bytes still fit: the smaller of limit - live bytes and capacity - bytes in use,
+   minus what open tickets keep. A negative result says how many bytes are too many. INT64_MAX says
+   that neither limit nor capacity is known. A device that is new to the ledger is added if its type
+   has a source.
    Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
            source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
@@ -1804,20 +1834,22 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
-   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
-   it is -n where every device has at least n bytes to spare. It is 0 if the result is -1. */
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
+   result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
    physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
-   where several share the memory. The line also has the bytes of what is not listed, how many
-   requests failed on this device before, how many bytes the neighbours on the page hold there, and
-   how many of them rest: see memlord_pressure_open and memlord_pressure_raise. It returns a length
-   as snprintf does, and allocates nothing. MemLord logs this line itself when an allocation fails
-   for good. When a reservation is refused, it logs the line as a warning, at most once a second.
+   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
+   memory, each tag and site comes with its device. The line also has the bytes of the tags and
+   sites that it does not list, how many requests failed on this device before, how many bytes the
+   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
+   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
+   this line itself when an allocation fails for good. When a reservation is refused, it logs the
+   line as a warning, at most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1980,7 +2012,7 @@ typedef struct memlord_band {
 /* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
    are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
    uncovered 100 % are logged as warnings.
-   Errors: E_INVALID if a band is bad, which the log names; E_DEVICE if `sel` is not a selector;
+   Errors: E_INVALID if a band is bad; the log names the band. E_DEVICE if `sel` is not a selector;
            E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
@@ -1997,13 +2029,13 @@ MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, siz
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
 /* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
-   that of all devices until the host sets one, except with MEMLORD_FLAG_NO_STRATEGY. */
+   in force for all devices until the host sets a strategy, except with MEMLORD_FLAG_NO_STRATEGY. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
 /* -- collection -- */
 
-/* For each reason why a collection runs: its name, and its text. */
+/* Each line has the name and the text of a reason why a collection runs. */
 #define MLI_REASONS(X)                                                                        \
     X(BAND, "band") /* a threshold of the strategy is crossed */                              \
     X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
@@ -2074,9 +2106,10 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
-   wanted, or 0 for no number. *reclaimed, if not NULL, gets the bytes that they gave back, or 0
-   after an error. MEMLORD_OK says that a callback ran, not that it gave back enough.
+/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: how many
+   bytes are wanted, or 0 if that is not known. *reclaimed, if not NULL, gets the bytes that they
+   gave back, or 0 after an error. MEMLORD_OK says that a callback ran, not that it gave back
+   enough.
    Errors: E_INVALID if the reason is unknown; E_DEVICE if `device` is not one device; E_UNKNOWN if
            no callback serves the reason there; E_STATE if a collection of the device is running, or
            no callback could run. */
@@ -2084,8 +2117,9 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it at a
-   safe point. Without pollers it first samples what is older than their interval.
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it where
+   callbacks may run. Without pollers it first samples the devices whose latest sample is older than
+   the pollers' interval.
    Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2115,7 +2149,7 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
    and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
@@ -2199,8 +2233,8 @@ enum {
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
    is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
    are then at least the sum of what the processes hold, and an emergency of one of them is an
-   emergency of all. The limit is of this process alone. Where the capacity is not known, the limit
-   stands for it. */
+   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
+   limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2213,9 +2247,9 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
 /* Sets the identity of the physical device that a device's bytes are in. The identity is a text
    that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
-   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of
-   its own: the cgroup with the lowest memory limit, or the machine, as memlord_pressure_open finds
-   it. NULL or "" takes off what the host has set.
+   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
+   built-in identity: the cgroup with the lowest memory limit, or the machine, as
+   memlord_pressure_open finds it. NULL or "" takes off what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -2241,9 +2275,9 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Leaves the page, and joins the listener. The file stays. If another thread is in
-   memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
-   call does nothing.
+/* Leaves the page, and waits until the thread of the listener has ended. The file stays. If another
+   thread is in memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too.
+   Without a page the call does nothing.
    Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2274,7 +2308,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
    Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost scope of this thread. A thread that exits ends all of its own.
+/* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
    Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
            was adopted (see memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2343,7 +2377,8 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds ns to the time that a device took for a scope, once its events have measured that time.
+/* Adds ns to the time that a device took for a scope. The host has measured that time, by events of
+   the device.
    Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
@@ -2372,10 +2407,10 @@ typedef struct memlord_context {
    after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
    zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
-   Errors: E_INVALID if `context` is NULL; E_STATE if it is a stale copy, of another live ledger, or
-           one that another thread is in, or if the ledger's own allocator calls; E_NOMEM if the
-           first swap cannot allocate the record of the context, or the thread has no record. After
-           an error nothing is swapped.
+   Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
+           live ledger, if another thread is in it, or if the ledger's own allocator makes the call;
+           E_NOMEM if the first swap cannot allocate the record of the context, or the thread has no
+           record. After an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
@@ -2405,12 +2440,12 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which
-   much has changed. These snapshots have no blocks. The interval then grows with the ledger's
-   life, so that all of them fit. The time is that of the ledger's clock. While a clock of the
-   host's stands still no snapshot is taken. If the clock runs ahead, or the interval changes, the
-   thread notices within a second.
+   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
+   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
+   that are due, if much has changed; with this flag only checkpoints have blocks. The interval then
+   grows with the ledger's life, so that all of them fit. The time is that of the ledger's clock.
+   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
+   or the interval changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -2421,10 +2456,10 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
 
 /* -- events: every change, in a ring -- */
 
-/* For each kind of event: its name, and its text. */
+/* Each line has the name and the text of a kind of event. */
 #define MLI_EVENTS(X)                                                                         \
     X(ALLOC, "alloc")             /* a block begins */                                        \
-    X(FREE, "free")               /* a block is credited */                                   \
+    X(FREE, "free")               /* a block ends */                                          \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* the destination of a move begins */                      \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
@@ -2436,7 +2471,7 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
     MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
-    MEMLORD_EVENT_FREE = 1,        /* a block is credited */
+    MEMLORD_EVENT_FREE = 1,        /* a block ends */
     MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
     MEMLORD_EVENT_MOVE = 3,        /* the destination of a move begins */
     MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
@@ -2479,9 +2514,11 @@ MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK
    Errors: E_INVALID if `fn` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
-/* -- reports -- */
+/* -- reports --
+   A report is what a ledger knows, written in one of the formats below. PROMETHEUS and the other
+   names in capitals are these formats. */
 
-/* For each format: its name, the suffix of its files, and what it is. */
+/* Each line has a format: its name, the suffix of its files, and what it is. */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2554,17 +2591,17 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
    them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
    PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
-   digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
-   (device, tag, scope, rest, site, from, to, version), and what is beyond 1000 bytes.
+   digits and _. It also leaves out a label with the name of an earlier label or of one of MemLord's
+   own labels (device, tag, scope, rest, site, from, to, version), and all labels beyond 1000 bytes.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
    memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
-   ledger's output_dir, or else the current directory. It replaces no file. If there is one of that
-   name, the process id and a number follow the time. The last call counts. A forked child that
-   exits writes a report of its own.
+   ledger's output_dir, or else the current directory. It replaces no file. If there is a file of
+   that name, the process id and a number follow the time. Of several calls the last one counts. A
+   forked child that exits writes a report of its own.
    Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
@@ -2728,12 +2765,12 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends a guard. This context is then as deep in tags, or in scopes, as before the guard began. So
-   it also ends the tags or scopes that were begun since and not ended, and leaves adopted scopes
-   that were not returned. That is how the next guard around restores the depth after a longjmp. A
-   second end does nothing. In another context than the guard began in (that of another thread, or
-   of another fibre) it only counts, in dropped_sites of the sum of all devices. The first such end
-   is logged. */
+/* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
+   began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
+   adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
+   next outer guard thus ends its tag or scope. A second end does nothing. In another context than
+   the guard began in (that of another thread, or of another fibre) the call ends nothing, and
+   counts in dropped_sites of the sum of all devices. The first such end is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -2784,10 +2821,11 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 } /* extern "C" */
 #endif
 /* ---------------------------------------------------------------------- >>macros --
-   Macros that plant a site, pass a pointer, or end a tag or a scope with its block of code. */
+   These macros plant a site (a static record of a place in the source), pass a pointer, or end a
+   tag or a scope with its block of code. */
 
-/* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
-   address. In C without GNU extensions such a handle is cut to the width of an address. */
+/* Gives the key of a storage: its address, or its handle as an integer. A handle may be wider than
+   an address. In C without GNU extensions such a handle is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -2804,9 +2842,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The site of this line: the address of a static record. In C without statement expressions it is
-   NULL, and the macros below are statements that plant the record themselves. With MEMLORD_DISABLE
-   it is NULL, too. */
+/* Gives the site of this line: the address of a static record. In C without statement expressions
+   it is NULL, and the macros below are statements that plant the record themselves. With
+   MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -2830,9 +2868,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* The place that called the function you are in: memlord_site_at of its return address. This site
-   has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE(). The
-   argument is a ledger; without an argument the ledger is memlord_global(). A function that the
+/* Gives the place that called the function you are in: memlord_site_at of its return address. This
+   site has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE().
+   The argument is a ledger; without an argument the ledger is memlord_global(). A function that the
    compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
    only. */
 #if defined(__GNUC__)
@@ -2860,8 +2898,8 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_CALL(name, ...) name(__VA_ARGS__, MEMLORD_SITE())
 #endif
 
-/* The recording calls, with the storage as a pointer and with the site of the call. In GNU C and in
-   C++ they are expressions of type memlord_result, otherwise statements. */
+/* These macros make the recording calls, with the storage as a pointer and with the site of the
+   line. In GNU C and in C++ they are expressions of type memlord_result, otherwise statements. */
 #define MEMLORD_ALLOC(lord, dev, ptr, bytes)                                                  \
     MLI_CALL(memlord_alloc, lord, dev, MEMLORD_KEY(ptr), bytes)
 #define MEMLORD_FREE(lord, dev, ptr) MLI_CALL(memlord_free, lord, dev, MEMLORD_KEY(ptr))
@@ -2881,8 +2919,9 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
        MEMLORD_SCOPED(lord, "decode");      is a scope
 
    They end with the block however it is left: by break, continue, return, goto or an exception.
-   longjmp skips the end; then the end of the next guard around restores its own depth. The name of
-   a scope is a string literal, as its record is static. The name of a tag may be a variable.
+   longjmp skips the end; then the end of the next outer guard also ends what was left open. The
+   name of a scope is a string literal, because the record of the scope is static. The name of a tag
+   may be a variable.
    Both are declarations. After `if (x)` or a case label give them a block of their own:
 
        case 1: { MEMLORD_TAGGED(lord, "a"); ... }
@@ -2996,8 +3035,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* The namespace inside mlord. Files of one program may be compiled in different ways, so each way
-   has types of its own. */
+/* The namespace inside mlord. Files of one program may be compiled with different knobs, such as
+   MEMLORD_DISABLE, so each way has types of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -3274,8 +3313,8 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 #endif
 
 #endif /* MEMLORD_H */
-/* Stands outside the include guard, because another header may have included memlord.h without
-   MEMLORD_PMR. */
+/* This part stands outside the include guard, because another header may have included memlord.h
+   without MEMLORD_PMR. */
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
@@ -3284,9 +3323,10 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 namespace mlord {
 MLI_WAY {
 
-/* Records what passes through it to another memory resource, on a device. A block's site is the
-   code that called allocate. Without optimisation that is an inline function of the C++ library.
-   Frees have no site. Requires: the ledger and `upstream` outlive the resource. */
+/* Passes every request on to another memory resource, and records the memory that it gets, on a
+   device. A block's site is the code that called allocate. Without optimisation this code is an
+   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
+   outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -6704,9 +6744,10 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    A width aligns values to the right and text to the left; a site has no width. A - aligns values
    to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
-   written as -. In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {,
-   and %jd writes any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for
-   INT64_MIN with %jd, and for NaN with %g. */
+   written as -.
+   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
+   any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with
+   %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
