@@ -19918,17 +19918,20 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns the scopes, and each thread's totals in each scope (a thread scope). May use books/.
-   Invariants: a scope or a thread scope is never removed; the totals of a scope come from the
-   thread's own counters, so a call that counts does nothing for scopes. Lock: cold, to make a scope
-   or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
+   of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
+   the bytes that the thread allocated less those it freed, and its high is the highest level since
+   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
+   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
+   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
+   cold, to make a scope or a thread scope. */
 
-/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
-   An invocation is a scope from its begin to its end. Only the thread itself writes its thread
-   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
-   how the levels of a thread's cells change, while the span's context is in that thread. A span
-   that ends on another thread than it began on adds to the thread scope of the thread that ends it.
-   A context that adopts a scope has a span of its own in it. */
+/* Only the thread itself writes its thread scopes and the spans of the context that it is in;
+   readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
+   the span's context is in that thread. A span that ends on another thread than it began on adds to
+   the thread scope of the thread that ends it. A context that adopts a scope has a span of its own
+   in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -19945,8 +19948,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
-                                                ended span changed the thread's level; signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
+                                                 each ended span changed the thread's level;
+                                                 signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -19960,8 +19964,8 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
 /* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
-   resumes those of the context that it has entered. Between the two the levels of the spans count
-   from 0. Requires: the context has scopes. */
+   resumes those of the context that it has entered. Between the two, the spans are independent of
+   the levels of any thread. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
@@ -19969,21 +19973,22 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
-   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
+   the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: adds the invocations that a context is in to the running invocations. */
+/* In a forked child: counts the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
-/* Returns the length of a name. A longer name than MLI_SCOPE_NAME bytes is cut between two UTF-8
-   characters, so that at most MLI_SCOPE_NAME bytes are left. */
+/* Returns the length of a name, cut to at most MLI_SCOPE_NAME bytes between two UTF-8
+   characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
-   unless `devices` is NULL. A thread scope of an earlier epoch adds only to `running`. */
+/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
+   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+   `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
@@ -20056,9 +20061,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
-   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
-   context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
+   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
+   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20100,8 +20105,8 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the caller has to get memory
-   and then call again. */
+/* Makes a scope, with copies of its path and its name. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -20151,13 +20156,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     return r;
 }
 
-/* Returns the thread scope of a thread in a scope, made on first use, or NULL if there is no
-   memory. */
+/* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
+   is no memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds its thread scope */
+        if (s->thread == t->id) return s; /* only the thread itself adds its thread scopes */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -20173,8 +20178,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* -- spans -- */
 
 /* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context is as deep in scopes as it may be. Returns E_NOMEM also for the orphan record, whose
-   calls come from many threads. */
+   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
+   record, which all threads without a record of their own share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20190,10 +20195,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
-   the highest level since the last publication. The function also raises the peaks of the shared
-   scopes that thread `t` is in. `t` is NULL if the thread was not yet in these scopes when the cell
-   reached the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
+   these scopes when the cell reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20204,8 +20208,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
-   `adopted` is the invocation that the context has joined, or NULL if the span begins a new
+/* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
+   span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
    invocation. The high of each cell starts again at its level, so that it measures the peak of this
    span. The span around it keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
@@ -20243,10 +20247,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
-   if it is in none. If there is no memory for a thread scope of `t`, an invocation that began on
-   another thread counts as lost. */
+/* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
+   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
+   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
+   scope of `t`, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20298,7 +20302,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
+/* Changes the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
    the thread's levels from them. The spans then have differences, which any thread can take over.
    With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
@@ -20391,8 +20395,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token, which has the ledger's generation and the scope. The second
-   word is the token of the invocation in mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the number of the scope.
+   The second word names the invocation: see mli_joint_find. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
@@ -20446,8 +20450,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into a total, minimum and maximum. `first` is 1 if none was
-   merged before. */
+/* Merges the values of one thread scope into the sum over several: a total, a minimum and a
+   maximum. `first` is 1 if none was merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -20491,7 +20495,7 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* Other threads count meanwhile, so the sum may have the end of an invocation without its
+    /* The other threads go on counting, so the sum may have the end of an invocation without its
        begin. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
@@ -20505,8 +20509,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* read after the copies, because the loads of the copies are
-                                        acquires */
+    after = mli_u64_load(&s->count); /* this load stays after the copies, because the loads of the
+                                        copies are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -20631,7 +20635,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer does not know of adoptions */
+            ended += !t->now.span->adopted; /* the interposer (a preloaded MemLord) is not told of
+                                               adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -20724,8 +20729,8 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
    one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole, which are records without room, and records that are no
-   longer kept. */
+   come the losses of the ledger as a whole: how many records found no room, or are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -20735,7 +20740,7 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-/* Returns the value of loss i, which is one of MLI_LOST_.... */
+/* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
 /* A rate that is computed from the statistics of a device: its name, its name in
@@ -20759,12 +20764,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets the statistics of physical devices in a sum over the devices of a selector. A physical
-   device adds its statistics once, also if several of its devices are in the selector. */
+/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
+   physical device adds its statistics once, also if several of its devices are in the selector. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if known, because free pieces of two pools are not one piece. */
+   if it is known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
@@ -20772,10 +20777,9 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which may have at most `cap`, and returns its new length.
-   The list is in the order of the number at offset `key` of each item, the largest first. The
-   search begins at the end of the list, because most items are below the last one and are not
-   inserted. */
+/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
+   list is in the order of the number at offset `key` of each item, the largest first. The search
+   begins at the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -20792,8 +20796,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds to the statistics of all devices the drops that no device counts, because there was no
-   device to count them on. */
+/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -20804,9 +20807,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
-   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
-   rearm. */
+/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
+   its present level, and all others become 0. The last failed requests are forgotten. No band waits
+   to rearm any more (to start its next collection). */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -20969,8 +20972,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of its row.
-   Returns 0 if there is no memory. */
+/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of the
+   stack's totals. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -20981,8 +20984,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
-   stack for whose frames there is no memory. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
+   the frames of a stack, the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -21025,7 +21028,8 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
 
-/* Returns the live bytes and blocks of the devices less those of their tags. */
+/* Returns the live bytes and blocks that have no tag: those of the devices of a selector, less
+   those in *tagged. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
                                               const memlord_tag_stat *tagged) {
     uint32_t i;
@@ -26130,16 +26134,19 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the books of a ledger with each other, for memlord_verify. Owns no state. May use
-   books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails ends
-   the comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences,
-   from begin to end; phys, one at a time. */
+/* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
+   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
+   waits for its fences. A ticket holds reserved bytes. Owns no state. May use books/. Invariants:
+   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
+   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
+   phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
 #if !defined(MEMLORD_NO_VERIFY)
 
-/* What the map holds of one row (the counters of a device, site or tag). */
+/* What the blocks of the map add up to, for one row. */
 typedef struct mli_verify_sum {
     uint64_t bytes, blocks, pending;
 } mli_verify_sum;
@@ -26153,8 +26160,8 @@ typedef struct mli_verify {
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
-    mli_verify_sum picked;           /* blocks with a sampled stack; `bytes` is the sum of their
-                                        weights */
+    mli_verify_sum picked;           /* blocks whose stack was sampled; `bytes` is the sum of their
+                                        weights (the bytes that such a block stands for) */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -26192,7 +26199,8 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
+/* Returns 1 if a row has a subject (the device, site or tag that it counts), and a look-up of the
+   subject finds the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -26276,7 +26284,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one. */
+/* Checks the references of a block, and its side record if it has one: the facts for which its
+   entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26293,7 +26302,8 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
+/* Checks the rows and the birth (mark, scope and stream) of a block, and adds the block to the sums
+   of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -26315,8 +26325,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block with a stack is in the table of books/stacks, and adds it to the sum of such
-   blocks. */
+/* Checks that a block with a sampled stack is in the table of such blocks, and adds it to their
+   sum. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -26390,8 +26400,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of blocks with a stack, and the totals of stacks, against the map. The totals
-   may have more blocks than the map, namely those that are detached. */
+/* Checks the table of blocks with a sampled stack, and the totals of stacks, against the map. The
+   totals may have more blocks than the map, namely those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -26412,7 +26422,8 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row. *base gets the part that they have published. */
+/* Sums what the threads count on a row. *base gets the bytes that they have published (added to the
+   row itself). */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -26507,8 +26518,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
-   have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
+   may have ended, because a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -26539,8 +26550,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a physical device against its `ticket_bytes`, and adds up the open and the
-   closed tickets. */
+/* Checks the bytes of a physical device's tickets against its `ticket_bytes`. Adds the numbers of
+   its open and closed tickets to *open and *closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -35353,7 +35364,8 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
 /* Owns the output of reports to the host's function or to a file. A report is written at once, on
-   request, or at the end of the process. May use reports/ and services/snapshots. Invariants: a
+   request, or at the end of the process. An export is a report that is saved at an interval. A kept
+   string is the ledger's copy of a string. May use reports/ and services/snapshots. Invariants: a
    report file is complete when it gets its name, and a failed report leaves no file; a request is
    safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
    while the host's function writes. */
@@ -35370,9 +35382,10 @@ struct mli_saving_state {
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows
-   snapshots (as TIMELINE and the formats up to TRACE do), takes one more. That one belongs to the
-   report and not to the list, so that frequent reports evict no snapshot. */
+/* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
+   snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
+   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
+   list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35444,7 +35457,7 @@ typedef struct mli_saved_file {
     uint32_t error; /* the first error of the system while the file was written, or 0 */
 } mli_saved_file;
 
-/* Keeps the system's error if this step has failed, and no earlier step had. Returns `failed`. */
+/* Keeps the system's error of the first step that has failed. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
@@ -35631,7 +35644,7 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
 /* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
    and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
    if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request that no call has served yet. */
+   then also serves a request for a report that no call has served yet. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -35717,8 +35730,8 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match counts: .trace.json is not
-                                                    .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest suffix that matches decides:
+                                                    .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -35744,7 +35757,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before the first export, which looks at the path: see mli_prom_labels. */
+/* Sets the path before it saves the first export, which depends on whether a path is set: see
+   mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -35781,15 +35795,17 @@ MLI_API void memlord_request_save(memlord *lord) {
 
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
-/* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
+/* Has the table of all modules that take part in the life of a ledger, and calls their functions in
+   order. Such a function initialises the state of its module, stops its threads, takes its locks
+   for a fork, mends it in a forked child, or frees it: see mli_life. Owns no state. Locks: for a
+   fork, those of all modules, all taken while the cold lock is held. */
 
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Applies the parts of a description that need a registered ledger. */
+/* Calls the functions of the modules that apply a description and need a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
@@ -35918,12 +35934,14 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: one for the end of a thread, and those for a fork. May use all
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. A thread has a
+   record in each ledger that it uses; the orphan record serves all threads without one. May use all
    other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
    then all other locks in their order. */
 
-/* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
-   installed, all threads share the orphan record, which is slower but just as exact. */
+/* Looks up the interposer (a preloaded MemLord), and installs the hooks of the process. If the exit
+   hook cannot be installed, all threads share the orphan record, which is slower but just as
+   exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
@@ -35931,9 +35949,9 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
-   of the thread from getting a record. Signals are blocked meanwhile, because the signal handler of
-   an interposer writes a report if it finds the host in no call of MemLord. The handler could not
-   tell that the hook runs. */
+   of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
+   interposer writes a report if no call of MemLord is in progress, and cannot tell that this hook
+   runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -36002,7 +36020,7 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records but the orphan record become free, and keep their counts and shards. */
+   All other records but the orphan record become free for new threads, and keep their counts. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
@@ -36047,12 +36065,12 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   itself removes the fork handlers of a closed library. This destructor runs after the library's
-   others, because 101 is the first priority that a host may use. It also runs at the end of the
-   process, where threads may go on. A thread that has no hook by then shares the orphan record. The
-   exchange and the add are seq_cst, as are those of a thread that sets its hook, so that one of the
-   two threads sees the other. */
+/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
+   glibc itself removes the fork handlers of a closed library. This destructor runs after the
+   library's others, because 101 is the first priority that a host may use. It also runs at the end
+   of the process, where threads may go on. A thread that has no hook by then shares the orphan
+   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
+   that one of the two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36137,10 +36155,11 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and has the global ledger. May use all other modules. Invariant: a
-   ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
-   After that no other thread uses it. Locks: the registry lock, while the thread holds no other
-   lock. */
+/* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
+   ledgers. A helper is a thread of the ledger's own. A fence is something of the host that a freed
+   block waits for. May use all other modules. Invariant: a ledger that ends first stops its
+   helpers, then drops its fences, and then leaves the registry. After that no other thread uses it.
+   Locks: the registry lock, while the thread holds no other lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -36217,7 +36236,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
    mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because pthread_atfork, and the search for a symbol that does not exist, may call a malloc that
+   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
    calls MemLord. Such a call finds the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
@@ -36300,8 +36319,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire load pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended,
-   the next call of each thread searches the list again. */
+/* Each thread remembers the ledger that it found last, until a ledger ends: then its next call
+   searches the list again. The acquire load pairs with the seq_cst add in mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -36333,10 +36352,10 @@ MLI_API void memlord_destroy(memlord *lord) {
 }
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
-   fails, and sets *r to the error. The ledger is made in full before it becomes the global one,
-   because its own calls may come back here from within malloc. It becomes the global ledger after
-   the process is claimed, so that other threads wait, and before the process starts, so that calls
-   from within the start find the ledger. */
+   fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
+   its own calls may come back here from within malloc. It becomes the global ledger after the
+   process is claimed, so that other threads wait, and before the process starts, so that calls from
+   within the start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36398,12 +36417,12 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like; a
-   hook puts functions of MemLord in their place. Also has the functions behind the macros of
-   api/shim. May use the recording calls and the allocator of the host. Invariant: a function
-   returns the result of the function that it replaces, and leaves errno as that function did,
-   whether or not the ledger could record the call. Locks: the registry lock, while a table is
-   hooked or unhooked. */
+/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like. A
+   hook puts functions of MemLord in their place, and a slot keeps the host's. Also has the
+   functions behind the macros of api/shim. May use the recording calls and the allocator of the
+   host. Invariant: a function returns the result of the function that it replaces, and leaves errno
+   as that function did, whether or not the ledger could record the call. Locks: the registry lock,
+   while a table is hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
@@ -36429,8 +36448,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if the end of a block is to be recorded. If some functions of the table do not record,
-   the ledger may rightly lack the block, so the function looks the block up. */
+/* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
+   not record, the ledger may rightly lack the block, so this function looks the block up. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -36551,8 +36570,8 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns a slot for a host's functions. It is a slot that has had these functions before and has
-   no table now, else the first slot that was never used. Returns NULL if there is none. */
+/* Returns a slot for a host's functions. It is one that has had exactly these functions before and
+   has no table now, else the first slot that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -36561,7 +36580,8 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own pointers back, unless the host has done so itself. */
+/* Puts the host's own functions back into the table of a slot, unless the host has done so
+   itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -36688,8 +36708,8 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: the cold lock while rows and totals start over, then those of each
-   module in their order. */
+   only totals and peaks. Locks: the cold lock while totals start over, then those of each module in
+   their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -36699,8 +36719,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report is of
-                                                       the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report shows
+                                                       the totals before the reset */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);
