@@ -9249,24 +9249,27 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
-   cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
-   enter or freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
-   published bytes, which never exceed the live bytes, or from levels that were live together.
-   Locks: the count lock, then the lock of a row. */
+   book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
+   the thread allocated less those it freed. To publish a cell is to add to its row what its level
+   has changed; the cell may hold back a part, at most a batch. The orphan record has the cells of
+   threads without a record. A dev is the number of a device, a phys a physical device, a shard a
+   part of the map, a span a scope that a thread is in. May use base/memory, books/threads,
+   books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above the true peak.
+   It is computed from published bytes, which never exceed the live bytes, or from levels that were
+   live together. Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record, which threads without a record share, any thread counts,
-   under the count lock. A thread that frees the block of another thread counts the free in its own
-   cell, so a level may be negative. Sums of levels are exact modulo 2^64.
+   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
+   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
+   levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
    below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
-   changed since the last one to the row's published bytes, less a part that the cell holds back,
-   and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So while
-   no thread is inside a shard, the published bytes of a row are at most the live bytes, and at
-   least these less a share for each cell. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). The thread decides from its cell alone whether to publish, because to
-   fetch a row that another thread has just written takes longer than the rest of a call. */
+   changed since the last one to the row's published bytes, except for a part that the cell holds
+   back, and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
+   at least these less a share for each cell. A reader of the peak adds the highs that are not yet
+   published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9303,9 +9306,9 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the member of a device's cell with the threshold for the next band check. The thread
-   requests the check at the free that brings `out` above the threshold, so 0 means the next free.
-   The member is freed_here, which otherwise only the cells of sites use. */
+/* Returns where a device's cell has the threshold for the next check of the device's bands. The
+   free that brings `out` above the threshold requests the check, so 0 means the next free. The
+   member is freed_here, which only the cells of sites need otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9334,14 +9337,14 @@ typedef struct mli_row {
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
-    mli_u64 sampled_peak;  /* of a device: the most published since its phys was sampled; signed */
+    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
     mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
                               a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
-                              row */
-    mli_cell *first;       /* the row's first cell, after a second cell has published its bytes and
-                              until the first publishes again; otherwise NULL */
+    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
+                              the device's row */
+    mli_cell *first;       /* the cell that published first, from the time when a second cell
+                              publishes until the first publishes again; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
@@ -9376,14 +9379,14 @@ typedef struct mli_sample_mark {
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* the balance of arena bytes, and the part under tags */
+    mli_u64 arena, arena_tagged;   /* arena bytes, taken less given back; the part with tags */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the mark of the sample being taken; under the phys lock, too */
-    struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
+    struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
@@ -9421,10 +9424,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If the last row was never published, makes that row again. Requires: the caller holds the
-   cold lock. */
+   memory. If mli_row_publish has not shown the last row, makes that row again. Requires: the caller
+   holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
-/* Publishes the row that was made last. Requires: the caller holds the cold lock. */
+/* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
@@ -9439,32 +9442,30 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets the time from which on a publication looks for a due snapshot; 0 means never. */
+/* Sets the time from which on a call that publishes a cell looks for a due snapshot; 0: never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
 
-/* Requests that the end of this call, or of the next call on the device, checks the device's bands.
-   May be called inside a shard. */
+/* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
 /* Returns how far the highest level of a cell since its last publication is above its base. If
-   another cell of the row has published since, takes the present level instead. Requires: the
-   caller holds the row's lock, if the ledger has a batch. */
+   another cell of the row has published since, uses the present level instead. Requires: the caller
+   holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. Does
-   nothing if another cell has published since this one did, because the published bytes may have
-   been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
+   another cell has published since this one did, does nothing: the published bytes may have been
+   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
-/* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
-   tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
-   that called free. */
+/* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
+   counts there, and counts freed_here and frees_here at the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
-    uint64_t word2;                  /* the rows of the site and the tag */
+    uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
@@ -9482,15 +9483,14 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. That happens while calls are in
-   progress, because a sum may then have some counts of a call and lack the others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. A sum b may exceed its sum a
+   while calls are in progress, because sums may then have some counts of a call and lack others. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
-/* Returns a part of a whole in percent. Is out of line, because processors without AVX-512 convert
-   a uint64_t in 40 bytes of code. */
+/* Returns a part of a whole in percent. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
 /* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
@@ -9515,7 +9515,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Keeps bytes out of a device's total `freed` that are counted now but ended before the reset. */
+/* Takes bytes off a device's total `freed`, because they were freed before the last reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
 /* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */
@@ -9617,15 +9617,16 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if the end of the call is to look for a due snapshot, because the host's clock may be
-   called only there. Without a batch every call publishes, and one publication in 64 looks. */
+/* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
+   only there, so with such a clock the time is not compared here. Without a batch every call
+   publishes, and only one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if a publication of `live` bytes has reached a bound of a
-   band, if the device's holders are to be noted again, or if a snapshot may be due. */
+/* Requests a check at the end of the call if it has work: the published bytes have reached a bound
+   of a band, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9633,8 +9634,8 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* Raises the innermost span of the calling thread to the `high` of the thread's cell. Returns the
-   thread, or NULL if it is in no scope or the cell is not its own. */
+/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of its
+   innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -9673,8 +9674,8 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
 }
 
 /* Counts a cell as one that publishes, before its first publication. The row's other cells then
-   have a smaller share, so it asks their threads to publish, except in a row of a site. Until the
-   first cell publishes again, it may hold back a whole batch, and row->first points to it. */
+   have a smaller share, so their threads are asked to publish, except in a row of a site. Until the
+   first cell publishes again, row->first points to it, because it may hold back a batch. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9690,7 +9691,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Sets the limit of a cell. Stores UINT64_MAX for 0, which marks a cell that never published. */
+/* Sets the limit of a cell. Stores a limit of 0 as UINT64_MAX: 0 marks an unpublished cell. */
 static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
@@ -9705,8 +9706,8 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 /* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
    then row->held has the bytes that the cell holds back, and publications of other cells count them
    in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
-   bytes plus 1. If the thread is in a free that has read `special` already, this free must publish,
-   too, because it lowers these bytes. So the cell's threshold for the next band check becomes 0. */
+   bytes plus 1. That thread may be in a free that has already read `special`. This free must
+   publish, too, because it lowers these bytes. So its next band check becomes due at once. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9716,7 +9717,7 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
 /* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
-   what mli_cell_limit_set does to a limit of 0. */
+   what mli_cell_limit_set does to a 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -9732,8 +9733,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
    afterwards, and raises the row's peak. The level can then rise by the margin, or fall by `hold`,
    before the next publication. So the row is locked about once for each half share that the level
-   rises or falls. With a batch of 0 every call publishes, by an atomic addition and without a
-   lock. */
+   rises or falls. With a batch of 0 every call publishes, by an atomic addition without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -9786,9 +9786,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes each of a thread's cells in a book that could hold back more than its share before it
-   reaches its limit. Also publishes a cell that is the only published one of its row, in case a
-   peak reset has asked for it. */
+/* Publishes each cell of a thread in a book that could hold back more than its share below its
+   limit. Also publishes a cell if no other cell of its row has published, because a peak reset may
+   have asked for that. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -9922,8 +9922,8 @@ typedef struct mli_cell_sums {
 } mli_cell_sums;
 
 /* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
-   `level` also pairs with the release stores of the calls that count. So a reader that finds the
-   level that a call stored also finds the counts of all earlier calls of that thread. */
+   `level` also pairs with the release stores of the calls that count: a reader of the level that a
+   call stored also finds the counts of all earlier calls of that thread. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -10614,9 +10614,10 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused.
-   The row count, the index and the map publish a dev only when all data of its device can be read.
-   Lock: the cold lock. */
+   devices. A row has the counters of a device. A poller is a thread that samples the capacity of
+   devices. A selector is a memlord_device that may name several devices. May use books/names and
+   books/counters. Invariants: a dev is never removed or reused. The row count, the index and the
+   map publish a dev only when all data of its device can be read. Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10624,7 +10625,8 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* By device type: 1 if its bytes are in main memory. All such types share one physical device. */
+/* For each device type: 1 if its bytes are in main memory. All such types share one physical
+   device. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
 /* Returns 1 if the argument names one device. */
@@ -10657,8 +10659,8 @@ MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
 /* Returns 1 if `polling` was set last. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
-/* Sets the device types that can have a strategy in force, one bit for each type. A new device of
-   such a type has its bands checked. */
+/* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
+   type. The bands of a new device of such a type are then checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
@@ -10718,8 +10720,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
 }
 
 /* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
-   there are already MEMLORD_MAX_DEVICES. Uses again a record that an earlier try has left because
-   it lacked memory. */
+   there are already MEMLORD_MAX_DEVICES. If an earlier try made the record and then found no memory
+   for the row, uses that record. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -14097,16 +14099,19 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
-/* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
-   and books/counters. Invariant: a ledger has one ring, from the first memlord_events_start until
-   the ledger ends. Lock: the registry lock, to install the ring. Events are written and read
-   without a lock. */
+/* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
+   ledger's clock. An event names its site, tag or stack by the number of a row, the counters of one
+   of these on a device. May use books/threads, books/sites, books/stacks and books/counters.
+   Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
+   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
-   it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
-   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
+   it alone. So two threads write to the same word only when one of them gets a sub-buffer. A reader
+   copies an event, and then checks that the event's sub-buffer was not given out again
+   meanwhile. */
 
-/* An event in the ring. It names the row of its site, or the row of a stack, which tells the site.
+/* An event in the ring. It has the row of its site, or that of its stack; a row of a stack names
+   the site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
      stream  the stream of the block; 0 means none */
@@ -14146,8 +14151,8 @@ typedef struct mli_ring {
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
-   the ledger grows older. */
+/* What converts stamps to nanoseconds. The rate is the mean since create, so it becomes more
+   precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
@@ -14164,8 +14169,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
    sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits; `bytes` may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and
-   counted. */
+   bits; If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
+   site. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14216,7 +14221,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
    sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns what is wrong with the event settings of a description, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
@@ -14257,7 +14262,7 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that a sub-buffer still holds. Makes one addition for each run of
+/* Counts as lost the events that a sub-buffer still holds. Makes one addition for consecutive
    events of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
@@ -14326,7 +14331,7 @@ static void mli_ring_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows) {
     const mli_ring *ring = mli_ring_of(lord);
-    if (ring) /* a thread may see the alert before it sees the ring */
+    if (ring) /* a thread may see MLI_ALERT_EVENTS before it sees the ring */
         ring->write(lord, t, kind, dev, storage, bytes, rows);
     else
         mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -14573,15 +14578,18 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
-   for. A pending block was freed, and ends when its fences are done. May use base/memory,
-   books/devices and books/threads. Invariant: only one thread at a time, the asker of a fence,
-   calls the fence's `done` and `drop`, and it holds no lock then. Lock: MLI_RANK_FENCES. A thread
-   may take this lock inside a shard, and enters no shard while it holds the lock. */
+   for. A fence tells, by its function `done`, whether a device has finished its work with a block.
+   A pending block was freed, and ends when its fences are done. To drop a fence is to call its
+   `drop`, after which the ledger no longer uses it. A dev is the number of a device, and a shard a
+   part of the map of blocks. May use base/memory, books/devices and books/threads. Invariant: only
+   one thread at a time, the asker of a fence, calls the fence's `done` and `drop`, and it holds no
+   lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard
+   while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls that found queues of the type; some calls may not be counted */
+    mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
     mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
@@ -14604,13 +14612,14 @@ typedef struct mli_queue {
     uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
-    uint32_t rest;  /* how many calls leave the queue alone after a "not done" */
+    uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
+                       done" */
     uint32_t due;   /* from this number of calls on, a call asks the first fence again */
 } mli_queue;
 
-/* A fence that the host passed in. `sibling` and `serial` belong to the thread that holds the side
-   record of the block. The fences lock guards the other members. A record is used again and never
-   freed, so that a fork and the end of the ledger find every fence in one list. */
+/* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the
+   block's side record (books/parts). The fences lock guards the other members. A record is used
+   again and never freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record that was made before this one */
@@ -14670,8 +14679,8 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 /* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has got other fences. A fence that has
-   an asker is dropped by its asker. The others are dropped at the end of this call or a later one.
+/* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
+   an asker, the asker drops it. The end of this public call or of a later one drops the others.
    Does nothing if f is NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
@@ -14936,7 +14945,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs that function
+                                                                    drops them */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -16496,14 +16506,16 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
 /* Gives a block a description or another tag. Owns no state: books/parts has the description, and
-   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
-   map. */
+   the block's entry in the map has the tag. A row has the counters of a tag on a device. A cell has
+   a thread's part of a row, and the orphan record has the cells for threads without a record. A
+   shard is a part of the map. May use books/parts and books/blocks. Locks: those of the map. */
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
 /* Gives a live block another tag, which is a kept string, or no tag if it is NULL. The row of the
-   tag depends on the block's device, and cannot be added inside a shard. So the function looks for
-   the device first, and starts again if the block has moved to another device meanwhile. */
+   tag depends on the block's device, and cannot be added inside a shard. So the function first
+   looks up the device, then adds the row, and then enters the shard. If the block has moved to
+   another device meanwhile, starts again. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
