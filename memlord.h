@@ -9290,24 +9290,27 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
-   cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
-   enter or freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
-   published bytes, which never exceed the live bytes, or from levels that were live together.
-   Locks: the count lock, then the lock of a row. */
+   book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
+   the thread allocated less those it freed. To publish a cell is to add to its row what its level
+   has changed; the cell may hold back a part, at most a batch. The orphan record has the cells of
+   threads without a record. A dev is the number of a device, a phys a physical device, a shard a
+   part of the map, a span a scope that a thread is in. May use base/memory, books/threads,
+   books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above the true peak.
+   It is computed from published bytes, which never exceed the live bytes, or from levels that were
+   live together. Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record, which threads without a record share, any thread counts,
-   under the count lock. A thread that frees the block of another thread counts the free in its own
-   cell, so a level may be negative. Sums of levels are exact modulo 2^64.
+   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
+   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
+   levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
    below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
-   changed since the last one to the row's published bytes, less a part that the cell holds back,
-   and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So while
-   no thread is inside a shard, the published bytes of a row are at most the live bytes, and at
-   least these less a share for each cell. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). The thread decides from its cell alone whether to publish, because to
-   fetch a row that another thread has just written takes longer than the rest of a call. */
+   changed since the last one to the row's published bytes, except for a part that the cell holds
+   back, and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
+   at least these less a share for each cell. A reader of the peak adds the highs that are not yet
+   published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9344,9 +9347,9 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the member of a device's cell with the threshold for the next band check. The thread
-   requests the check at the free that brings `out` above the threshold, so 0 means the next free.
-   The member is freed_here, which otherwise only the cells of sites use. */
+/* Returns where a device's cell has the threshold for the next check of the device's bands. The
+   free that brings `out` above the threshold requests the check, so 0 means the next free. The
+   member is freed_here, which only the cells of sites need otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9375,14 +9378,14 @@ typedef struct mli_row {
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
-    mli_u64 sampled_peak;  /* of a device: the most published since its phys was sampled; signed */
+    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
     mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
                               a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
-                              row */
-    mli_cell *first;       /* the row's first cell, after a second cell has published its bytes and
-                              until the first publishes again; otherwise NULL */
+    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
+                              the device's row */
+    mli_cell *first;       /* the cell that published first, from the time when a second cell
+                              publishes until the first publishes again; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
@@ -9417,14 +9420,14 @@ typedef struct mli_sample_mark {
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* the balance of arena bytes, and the part under tags */
+    mli_u64 arena, arena_tagged;   /* arena bytes, taken less given back; the part with tags */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the mark of the sample being taken; under the phys lock, too */
-    struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
+    struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
@@ -9462,10 +9465,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If the last row was never published, makes that row again. Requires: the caller holds the
-   cold lock. */
+   memory. If mli_row_publish has not shown the last row, makes that row again. Requires: the caller
+   holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
-/* Publishes the row that was made last. Requires: the caller holds the cold lock. */
+/* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
@@ -9480,32 +9483,30 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets the time from which on a publication looks for a due snapshot; 0 means never. */
+/* Sets the time from which on a call that publishes a cell looks for a due snapshot; 0: never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
 
-/* Requests that the end of this call, or of the next call on the device, checks the device's bands.
-   May be called inside a shard. */
+/* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
 /* Returns how far the highest level of a cell since its last publication is above its base. If
-   another cell of the row has published since, takes the present level instead. Requires: the
-   caller holds the row's lock, if the ledger has a batch. */
+   another cell of the row has published since, uses the present level instead. Requires: the caller
+   holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. Does
-   nothing if another cell has published since this one did, because the published bytes may have
-   been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
+   another cell has published since this one did, does nothing: the published bytes may have been
+   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
-/* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
-   tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
-   that called free. */
+/* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
+   counts there, and counts freed_here and frees_here at the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
-    uint64_t word2;                  /* the rows of the site and the tag */
+    uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
@@ -9523,15 +9524,14 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. That happens while calls are in
-   progress, because a sum may then have some counts of a call and lack the others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. A sum b may exceed its sum a
+   while calls are in progress, because sums may then have some counts of a call and lack others. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
-/* Returns a part of a whole in percent. Is out of line, because processors without AVX-512 convert
-   a uint64_t in 40 bytes of code. */
+/* Returns a part of a whole in percent. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
 /* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
@@ -9556,7 +9556,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Keeps bytes out of a device's total `freed` that are counted now but ended before the reset. */
+/* Takes bytes off a device's total `freed`, because they were freed before the last reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
 /* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */
@@ -9658,15 +9658,16 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if the end of the call is to look for a due snapshot, because the host's clock may be
-   called only there. Without a batch every call publishes, and one publication in 64 looks. */
+/* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
+   only there, so with such a clock the time is not compared here. Without a batch every call
+   publishes, and only one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if a publication of `live` bytes has reached a bound of a
-   band, if the device's holders are to be noted again, or if a snapshot may be due. */
+/* Requests a check at the end of the call if it has work: the published bytes have reached a bound
+   of a band, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9674,8 +9675,8 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* Raises the innermost span of the calling thread to the `high` of the thread's cell. Returns the
-   thread, or NULL if it is in no scope or the cell is not its own. */
+/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of its
+   innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -9714,8 +9715,8 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
 }
 
 /* Counts a cell as one that publishes, before its first publication. The row's other cells then
-   have a smaller share, so it asks their threads to publish, except in a row of a site. Until the
-   first cell publishes again, it may hold back a whole batch, and row->first points to it. */
+   have a smaller share, so their threads are asked to publish, except in a row of a site. Until the
+   first cell publishes again, row->first points to it, because it may hold back a batch. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9731,7 +9732,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Sets the limit of a cell. Stores UINT64_MAX for 0, which marks a cell that never published. */
+/* Sets the limit of a cell. Stores a limit of 0 as UINT64_MAX: 0 marks an unpublished cell. */
 static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
@@ -9746,8 +9747,8 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 /* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
    then row->held has the bytes that the cell holds back, and publications of other cells count them
    in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
-   bytes plus 1. If the thread is in a free that has read `special` already, this free must publish,
-   too, because it lowers these bytes. So the cell's threshold for the next band check becomes 0. */
+   bytes plus 1. That thread may be in a free that has already read `special`. This free must
+   publish, too, because it lowers these bytes. So its next band check becomes due at once. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9757,7 +9758,7 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
 /* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
-   what mli_cell_limit_set does to a limit of 0. */
+   what mli_cell_limit_set does to a 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -9773,8 +9774,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
    afterwards, and raises the row's peak. The level can then rise by the margin, or fall by `hold`,
    before the next publication. So the row is locked about once for each half share that the level
-   rises or falls. With a batch of 0 every call publishes, by an atomic addition and without a
-   lock. */
+   rises or falls. With a batch of 0 every call publishes, by an atomic addition without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -9827,9 +9827,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes each of a thread's cells in a book that could hold back more than its share before it
-   reaches its limit. Also publishes a cell that is the only published one of its row, in case a
-   peak reset has asked for it. */
+/* Publishes each cell of a thread in a book that could hold back more than its share below its
+   limit. Also publishes a cell if no other cell of its row has published, because a peak reset may
+   have asked for that. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -9963,8 +9963,8 @@ typedef struct mli_cell_sums {
 } mli_cell_sums;
 
 /* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
-   `level` also pairs with the release stores of the calls that count. So a reader that finds the
-   level that a call stored also finds the counts of all earlier calls of that thread. */
+   `level` also pairs with the release stores of the calls that count: a reader of the level that a
+   call stored also finds the counts of all earlier calls of that thread. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -10655,9 +10655,10 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused.
-   The row count, the index and the map publish a dev only when all data of its device can be read.
-   Lock: the cold lock. */
+   devices. A row has the counters of a device. A poller is a thread that samples the capacity of
+   devices. A selector is a memlord_device that may name several devices. May use books/names and
+   books/counters. Invariants: a dev is never removed or reused. The row count, the index and the
+   map publish a dev only when all data of its device can be read. Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10665,7 +10666,8 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* By device type: 1 if its bytes are in main memory. All such types share one physical device. */
+/* For each device type: 1 if its bytes are in main memory. All such types share one physical
+   device. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
 /* Returns 1 if the argument names one device. */
@@ -10698,8 +10700,8 @@ MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
 /* Returns 1 if `polling` was set last. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
-/* Sets the device types that can have a strategy in force, one bit for each type. A new device of
-   such a type has its bands checked. */
+/* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
+   type. The bands of a new device of such a type are then checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
@@ -10759,8 +10761,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
 }
 
 /* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
-   there are already MEMLORD_MAX_DEVICES. Uses again a record that an earlier try has left because
-   it lacked memory. */
+   there are already MEMLORD_MAX_DEVICES. If an earlier try made the record and then found no memory
+   for the row, uses that record. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -14138,16 +14140,19 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
-/* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
-   and books/counters. Invariant: a ledger has one ring, from the first memlord_events_start until
-   the ledger ends. Lock: the registry lock, to install the ring. Events are written and read
-   without a lock. */
+/* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
+   ledger's clock. An event names its site, tag or stack by the number of a row, the counters of one
+   of these on a device. May use books/threads, books/sites, books/stacks and books/counters.
+   Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
+   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
-   it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
-   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
+   it alone. So two threads write to the same word only when one of them gets a sub-buffer. A reader
+   copies an event, and then checks that the event's sub-buffer was not given out again
+   meanwhile. */
 
-/* An event in the ring. It names the row of its site, or the row of a stack, which tells the site.
+/* An event in the ring. It has the row of its site, or that of its stack; a row of a stack names
+   the site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
      stream  the stream of the block; 0 means none */
@@ -14187,8 +14192,8 @@ typedef struct mli_ring {
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
-   the ledger grows older. */
+/* What converts stamps to nanoseconds. The rate is the mean since create, so it becomes more
+   precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
@@ -14205,8 +14210,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
    sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits; `bytes` may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and
-   counted. */
+   bits; If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
+   site. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14257,7 +14262,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
    sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns what is wrong with the event settings of a description, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
@@ -14298,7 +14303,7 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that a sub-buffer still holds. Makes one addition for each run of
+/* Counts as lost the events that a sub-buffer still holds. Makes one addition for consecutive
    events of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
@@ -14367,7 +14372,7 @@ static void mli_ring_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows) {
     const mli_ring *ring = mli_ring_of(lord);
-    if (ring) /* a thread may see the alert before it sees the ring */
+    if (ring) /* a thread may see MLI_ALERT_EVENTS before it sees the ring */
         ring->write(lord, t, kind, dev, storage, bytes, rows);
     else
         mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -14614,15 +14619,18 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
-   for. A pending block was freed, and ends when its fences are done. May use base/memory,
-   books/devices and books/threads. Invariant: only one thread at a time, the asker of a fence,
-   calls the fence's `done` and `drop`, and it holds no lock then. Lock: MLI_RANK_FENCES. A thread
-   may take this lock inside a shard, and enters no shard while it holds the lock. */
+   for. A fence tells, by its function `done`, whether a device has finished its work with a block.
+   A pending block was freed, and ends when its fences are done. To drop a fence is to call its
+   `drop`, after which the ledger no longer uses it. A dev is the number of a device, and a shard a
+   part of the map of blocks. May use base/memory, books/devices and books/threads. Invariant: only
+   one thread at a time, the asker of a fence, calls the fence's `done` and `drop`, and it holds no
+   lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard
+   while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls that found queues of the type; some calls may not be counted */
+    mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
     mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
@@ -14645,13 +14653,14 @@ typedef struct mli_queue {
     uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
-    uint32_t rest;  /* how many calls leave the queue alone after a "not done" */
+    uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
+                       done" */
     uint32_t due;   /* from this number of calls on, a call asks the first fence again */
 } mli_queue;
 
-/* A fence that the host passed in. `sibling` and `serial` belong to the thread that holds the side
-   record of the block. The fences lock guards the other members. A record is used again and never
-   freed, so that a fork and the end of the ledger find every fence in one list. */
+/* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the
+   block's side record (books/parts). The fences lock guards the other members. A record is used
+   again and never freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record that was made before this one */
@@ -14711,8 +14720,8 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 /* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has got other fences. A fence that has
-   an asker is dropped by its asker. The others are dropped at the end of this call or a later one.
+/* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
+   an asker, the asker drops it. The end of this public call or of a later one drops the others.
    Does nothing if f is NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
@@ -14977,7 +14986,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs that function
+                                                                    drops them */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -16537,14 +16547,16 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
 /* Gives a block a description or another tag. Owns no state: books/parts has the description, and
-   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
-   map. */
+   the block's entry in the map has the tag. A row has the counters of a tag on a device. A cell has
+   a thread's part of a row, and the orphan record has the cells for threads without a record. A
+   shard is a part of the map. May use books/parts and books/blocks. Locks: those of the map. */
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
 /* Gives a live block another tag, which is a kept string, or no tag if it is NULL. The row of the
-   tag depends on the block's device, and cannot be added inside a shard. So the function looks for
-   the device first, and starts again if the block has moved to another device meanwhile. */
+   tag depends on the block's device, and cannot be added inside a shard. So the function first
+   looks up the device, then adds the row, and then enters the shard. If the block has moved to
+   another device meanwhile, starts again. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -19732,24 +19744,28 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
-   from the first export until its last member has left. A member is a context that is in the
-   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
-   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
-   each record, also inside a shard; cold, to open and to close a record. */
+/* Owns the invocations of scopes that several contexts share. An invocation is one run of a scope,
+   from its begin to its end. A context has the open scopes of a thread or of a fibre; each of them
+   is a span. A shared invocation has a record, from the first export until its last member has
+   left. A member is a context that is in the invocation: the one that exported it, and those that
+   adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
+   allocated less those it freed. May use books/. Invariants: those of mli_joint. Locks: joint
+   (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
+   record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t start, stamps; /* when the invocation began; how long it lasted; both by the clock of
+                               mli_stamp_now */
     uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
                                blocks; both are signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
-    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
-                               none */
+    uint64_t shapes;        /* address of the ledger's copy of the text of memlord_scope_shapes_set;
+                               0: the host gave none */
 } mli_scope_run;
 
-/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+/* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
@@ -19759,23 +19775,23 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell (the published part of its level), which
-   publications change. Once it has left, it adds the level of its cell, which no longer changes.
-   `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the thread, or the
-   thread has ended. */
+   in the invocation, it adds the base of its cell: the part of the level that it has published.
+   Once it has left, its whole level at that moment stays added. `enter` is 1 if the thread enters,
+   and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
 /* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
    the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
    Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted, and its deltas on each device are added to `sums`, unless `sums` is NULL. */
+   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
+   NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span, whose context goes on there, as a member. Returns 1 if the span
-   is the first member of its invocation. */
+/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
+   is the first member that is counted for its invocation. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -19871,8 +19887,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
-                             count */
+    if (held && !enter) { /* this publishes the cell, so the highest levels that other cells had
+                             before no longer count */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }
@@ -19955,17 +19971,20 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns the scopes, and each thread's totals in each scope (a thread scope). May use books/.
-   Invariants: a scope or a thread scope is never removed; the totals of a scope come from the
-   thread's own counters, so a call that counts does nothing for scopes. Lock: cold, to make a scope
-   or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
+   of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
+   the bytes that the thread allocated less those it freed, and its high is the highest level since
+   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
+   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
+   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
+   cold, to make a scope or a thread scope. */
 
-/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
-   An invocation is a scope from its begin to its end. Only the thread itself writes its thread
-   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
-   how the levels of a thread's cells change, while the span's context is in that thread. A span
-   that ends on another thread than it began on adds to the thread scope of the thread that ends it.
-   A context that adopts a scope has a span of its own in it. */
+/* Only the thread itself writes its thread scopes and the spans of the context that it is in;
+   readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
+   the span's context is in that thread. A span that ends on another thread than it began on adds to
+   the thread scope of the thread that ends it. A context that adopts a scope has a span of its own
+   in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -19982,8 +20001,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
-                                                ended span changed the thread's level; signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
+                                                 each ended span changed the thread's level;
+                                                 signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -19997,8 +20017,8 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
 /* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
-   resumes those of the context that it has entered. Between the two the levels of the spans count
-   from 0. Requires: the context has scopes. */
+   resumes those of the context that it has entered. Between the two, the spans are independent of
+   the levels of any thread. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
@@ -20006,21 +20026,22 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
-   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
+   the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: adds the invocations that a context is in to the running invocations. */
+/* In a forked child: counts the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
-/* Returns the length of a name. A longer name than MLI_SCOPE_NAME bytes is cut between two UTF-8
-   characters, so that at most MLI_SCOPE_NAME bytes are left. */
+/* Returns the length of a name, cut to at most MLI_SCOPE_NAME bytes between two UTF-8
+   characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
-   unless `devices` is NULL. A thread scope of an earlier epoch adds only to `running`. */
+/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
+   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+   `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
@@ -20093,9 +20114,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
-   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
-   context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
+   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
+   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20137,8 +20158,8 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the caller has to get memory
-   and then call again. */
+/* Makes a scope, with copies of its path and its name. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -20188,13 +20209,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     return r;
 }
 
-/* Returns the thread scope of a thread in a scope, made on first use, or NULL if there is no
-   memory. */
+/* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
+   is no memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds its thread scope */
+        if (s->thread == t->id) return s; /* only the thread itself adds its thread scopes */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -20210,8 +20231,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* -- spans -- */
 
 /* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context is as deep in scopes as it may be. Returns E_NOMEM also for the orphan record, whose
-   calls come from many threads. */
+   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
+   record, which all threads without a record of their own share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20227,10 +20248,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
-   the highest level since the last publication. The function also raises the peaks of the shared
-   scopes that thread `t` is in. `t` is NULL if the thread was not yet in these scopes when the cell
-   reached the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
+   these scopes when the cell reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20241,8 +20261,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
-   `adopted` is the invocation that the context has joined, or NULL if the span begins a new
+/* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
+   span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
    invocation. The high of each cell starts again at its level, so that it measures the peak of this
    span. The span around it keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
@@ -20280,10 +20300,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
-   if it is in none. If there is no memory for a thread scope of `t`, an invocation that began on
-   another thread counts as lost. */
+/* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
+   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
+   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
+   scope of `t`, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20335,7 +20355,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
+/* Changes the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
    the thread's levels from them. The spans then have differences, which any thread can take over.
    With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
@@ -20428,8 +20448,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token, which has the ledger's generation and the scope. The second
-   word is the token of the invocation in mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the number of the scope.
+   The second word names the invocation: see mli_joint_find. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
@@ -20483,8 +20503,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into a total, minimum and maximum. `first` is 1 if none was
-   merged before. */
+/* Merges the values of one thread scope into the sum over several: a total, a minimum and a
+   maximum. `first` is 1 if none was merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -20528,7 +20548,7 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* Other threads count meanwhile, so the sum may have the end of an invocation without its
+    /* The other threads go on counting, so the sum may have the end of an invocation without its
        begin. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
@@ -20542,8 +20562,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* read after the copies, because the loads of the copies are
-                                        acquires */
+    after = mli_u64_load(&s->count); /* this load stays after the copies, because the loads of the
+                                        copies are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -20668,7 +20688,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer does not know of adoptions */
+            ended += !t->now.span->adopted; /* the interposer (a preloaded MemLord) is not told of
+                                               adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -20761,8 +20782,8 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
    one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole, which are records without room, and records that are no
-   longer kept. */
+   come the losses of the ledger as a whole: how many records found no room, or are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -20772,7 +20793,7 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-/* Returns the value of loss i, which is one of MLI_LOST_.... */
+/* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
 /* A rate that is computed from the statistics of a device: its name, its name in
@@ -20796,12 +20817,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets the statistics of physical devices in a sum over the devices of a selector. A physical
-   device adds its statistics once, also if several of its devices are in the selector. */
+/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
+   physical device adds its statistics once, also if several of its devices are in the selector. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if known, because free pieces of two pools are not one piece. */
+   if it is known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
@@ -20809,10 +20830,9 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which may have at most `cap`, and returns its new length.
-   The list is in the order of the number at offset `key` of each item, the largest first. The
-   search begins at the end of the list, because most items are below the last one and are not
-   inserted. */
+/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
+   list is in the order of the number at offset `key` of each item, the largest first. The search
+   begins at the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -20829,8 +20849,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds to the statistics of all devices the drops that no device counts, because there was no
-   device to count them on. */
+/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -20841,9 +20860,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
-   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
-   rearm. */
+/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
+   its present level, and all others become 0. The last failed requests are forgotten. No band waits
+   to rearm any more (to start its next collection). */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21006,8 +21025,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of its row.
-   Returns 0 if there is no memory. */
+/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of the
+   stack's totals. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -21018,8 +21037,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
-   stack for whose frames there is no memory. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
+   the frames of a stack, the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -21062,7 +21081,8 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
 
-/* Returns the live bytes and blocks of the devices less those of their tags. */
+/* Returns the live bytes and blocks that have no tag: those of the devices of a selector, less
+   those in *tagged. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
                                               const memlord_tag_stat *tagged) {
     uint32_t i;
@@ -21248,18 +21268,20 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds the bytes of a device, without an allocation. It serves memlord_explain,
-   memlord_summary, the log of a failed request, and the verdicts of reports. Owns no state. May use
-   the rows of books/ and services/stats. Locks: row, one at a time. */
+/* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
+   in the program), the blocks without a tag or site, or the arena: bytes that the host counts
+   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
+   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
+   the lock of one row (the counters of a device, tag or site) at a time. */
 
-/* The site that stands for a device's arena in lists of sites. The bytes of an arena belong to no
-   block, and so to no other site. */
+/* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
+   no block, and so to no other site. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* The kinds of holders of a device's bytes: a tag or a site; the blocks that have no tag or site;
-   the arena. In a list by tag the arena has only its bytes without a tag. */
+/* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
+   by tag, the arena counts only with its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -21270,21 +21292,21 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: some holder is on another device of the same physical
-                                          device */
-    uint64_t count, named;             /* how many holders there are; how many of them are a tag or
-                                          a site */
+    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
+                                          its physical device */
+    uint64_t count, named;             /* the number of holders; the number of those that are a tag
+                                          or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders on all devices of a physical device, by tag or by site. If `phys` is NULL, it
-   lists those on `dev` alone. `dev` is the number of the device that the list is for, or 0 if the
-   ledger has not seen this device yet. */
+/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
+   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
+   0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, without a look-up of symbols. For an arena it returns the
-   site that stands for arenas. */
+/* Returns the file and line of a listed site, and looks up no symbols. For an arena it returns the
+   site that stands for arenas. Requires: the holder is a site or an arena. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
@@ -21294,13 +21316,13 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so the result is cut to 100. */
+   moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* These are arrays, not string literals, because a linker keeps or drops all literals of an object
-   together: see mli_no_site. */
+/* The strings of the arena's site. They are arrays and not string literals, because a linker keeps
+   or drops all literals of an object together: see mli_no_site. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -21422,80 +21444,82 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
-   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
-   then phys for the band state; none while a callback runs. */
+/* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
+   A strategy is a list of bands. A band is a range of the percentage of a device that is in use
+   (the used percent), with a metric and a threshold for it. A band check compares the metric with
+   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   callbacks, which free memory. A phys is a physical device. May use books/limits and
+   books/counters. Invariant: no threshold is crossed without a band check, although threads publish
+   their counts late. Locks: callbacks, for strategies, callbacks and runs; then the lock of the
+   phys, for the band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/call_end decides when a call runs a
-   check. */
-
-/* The rest of this comment says when a check is due. Threads publish their counts from time to
-   time, so the published bytes are below the live bytes by at most a batch for each thread. The
-   margin is a batch for each thread that the ledger allows for. While the published bytes are at
-   least a margin below the threshold, no thread can cross the threshold without a publication. A
-   mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
-   the threshold the device is "near": an alert makes every call check at its end, with a sum over
-   all threads. Freed bytes are not published. Instead each thread checks each time it has freed as
-   many bytes as the free interval of the device. Cached bytes (reserved bytes less live bytes) rise
-   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
-   mark check_below comes in time, without a margin. A new counter of a thread starts a whole batch
-   below its level, so that the thread publishes at its first alloc and checks at its first free.
-   After a collection a band waits to rearm: it starts no other collection until its metric has
-   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
+/* When a band check is due: a thread publishes its counts (adds them to the published bytes of the
+   device) from time to time, and before they exceed a batch. The margin is a batch for each thread
+   that the ledger allows for. While the published bytes are at least a margin below the threshold,
+   no thread can cross the threshold without a publication. A mark is a number of published bytes,
+   and a publication that passes a mark requests a check. Closer to the threshold than a margin, the
+   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
+   published. Instead each thread checks each time it has freed as many bytes as the free interval
+   of the device. Cached bytes (reserved bytes less live bytes) rise as live bytes fall. Published
+   bytes are never above the live bytes, so a publication below the mark check_below comes in time,
+   without a margin. After a collection a band waits to rearm: it starts no other collection until
+   its metric has risen by an eighth of the threshold, or has fallen an eighth below the
+   threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores the strategy that is in force for a device in the device's record. Returns 1 if there is
-   one. If it differs from the strategy before, the bands of the device no longer wait to rearm.
-   Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+/* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
+   if there is one. If it differs from the strategy before, the bands of the device no longer wait
+   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
+/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
    `safe` is 1 if host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. Returns E_UNKNOWN if no callback serves the
-   reason, and E_STATE if a collection runs already, or no callback could run. */
+/* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
+   serves the reason, and E_STATE if a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device of a physical device after a change of strategies, thresholds
-   or margins. If `phys` is NULL, it updates the bands of all devices. */
+/* Runs the band checks of every device of a physical device again, without collections, after a
+   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
+/* Widens the margins of all bands, so that they allow for all threads that exist, and a few
+   more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if a mark is passed. Does
-   nothing if the device is near its threshold, because then every call checks. */
+/* Compares the counts of a device with its current marks again, and requests a check if a mark is
+   passed. Does nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
-/* The bands that the host has set for a selector. A strategy is replaced as a whole, and never
-   changed. */
+/* A strategy: the bands that the host has set for the devices that `sel` selects. A strategy never
+   changes; the host replaces it as a whole. */
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
     size_t n;                  /* the number of bands; 0: the host wants no band for these
                                   devices */
-    const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
-                                  mli_default_bands */
+    const memlord_band *bands; /* the bands, which follow in the same allocation; those of the
+                                  default strategy are mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* rises along the list. Callbacks that were added for one device come before
-                        those that were added for several */
+    uint64_t serial; /* rises along the list. Callbacks for one device come before those for several
+                        devices */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* bits 1 << MEMLORD_REASON_..., and MEMLORD_GC_QUIET */
+    uint32_t reasons; /* bits 1 << MEMLORD_REASON_... for the reasons that it serves, and
+                         MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -21687,9 +21711,9 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
    physical device -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* the event of the collection; band SIZE_MAX: no band is in force, and
-                               only used_percent is set */
-    int due;                /* 1: a collection is due, because the value has reached the
+    memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
+                               force, and then only used_percent is set */
+    int due;                /* 1: a collection is due, because the metric has reached the
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
@@ -21728,9 +21752,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the live and freed bytes at which the next band check is requested. While the device waits
-   to rearm, a check comes when the metric reaches `again`. A check also comes when the metric falls
-   below seven eighths of the threshold, where mli_band_compare rearms the band. The metric RESERVED
-   needs no marks, because memlord_pool_set and memlord_pool_add request a check at each change. */
+   to rearm, one is requested when the metric reaches `again`, or when it falls below seven eighths
+   of the threshold, where mli_band_compare rearms the band. The metric RESERVED needs no marks,
+   because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -21754,9 +21778,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks v->rise and v->fall closer if another band begins to decide before they are
-   reached. Called only if the used percent is a share of the limit, and so changes with the live
-   bytes and not with a sample. `total` is the live bytes of the physical device. */
+/* Moves the marks v->rise and v->fall closer if another band comes into force before they are
+   reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
+   of the limit, so it changes with the live bytes and not with a sample. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -21793,8 +21817,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 
 /* Sets how many bytes a thread frees between two checks. The interval is at least a batch. If all
    threads free alike, each thread checks 64 times on the way to the threshold. If the interval
-   shrinks, every thread checks at its next free, because the longer interval has set its next
-   check. */
+   shrinks, every thread checks at its next free, and not only after the old interval. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     const uint64_t had = w->free_interval, batch = lord->counters.batch;
@@ -21824,7 +21847,7 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
 }
 
 /* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
-   the margins. */
+   the marks for the next check. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -21850,8 +21873,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, v);
 }
 
-/* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
-   checks. */
+/* Sets the freed bytes at which a thread checks next. `cell` has the thread's counters on the
+   device. With an interval of 0 the thread never checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
     uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
                                              compares signed differences */
@@ -21861,8 +21884,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A later publication sees the marks, because it takes the row's lock after this function or,
-   without a batch, adds after it. */
+   A later publication sees the marks: it takes the lock of the device's row (its counters) after
+   this function or, without a batch, adds to the row after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -21873,10 +21896,10 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether the device is near its threshold. When the
-   device becomes near, it is evaluated once more after a barrier: the second sum includes every
-   call that counted before the barrier, and every call after the barrier sees the alert. The device
-   is also evaluated once more if a publication has passed the marks that were just set. The
+/* Evaluates the bands of a device and tells calls whether the device is near its threshold. When
+   the device becomes near, it is evaluated once more after a barrier: the second sum includes every
+   call that counted before the barrier, and every call after the barrier checks at its end. The
+   device is also evaluated once more if a publication has passed the marks that were just set. The
    addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
    call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
@@ -22007,8 +22030,8 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Sets, in the event of a run that is about to begin, the number of runs up to this one: on its
-   device and in the whole ledger. Failed runs count, too. */
+/* Sets in the event of a collection that is about to begin how many there were, with this one: on
+   its device and in the whole ledger. Failed ones count, too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -22021,9 +22044,10 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. If a callback could run, the freed bytes of the device start again from
-   0, and with `family` those of all devices of its type do so, too. If no callback could run, the
-   freed bytes stay, and the run counts as failed. With `rest` 1 the bands then wait to rearm. */
+/* Records the end of a collection. If a callback could run, the freed bytes of the device start
+   again from 0; if result->family is 1, so do those of all devices of its type. If no callback
+   could run, the freed bytes stay, and the collection counts as failed. With `rest` 1 the bands
+   then wait to rearm. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22079,8 +22103,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
-                                         cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the thread's counters on the device, because a thread
+                                         that has only freed has none yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -22140,8 +22164,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks and the pollers after a change of the strategies or
+   callbacks. Afterwards no device uses a strategy that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -22173,8 +22197,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts the alerts again from the flags, because at the fork a thread may have
-   changed a flag but not yet the alert. */
+   these threads. Also counts again how many of the flags near_threshold and check_requested are
+   set, because at the fork a thread may have changed a flag but not yet the count. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -22301,16 +22325,17 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
-   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
-   writes the slot. Lock: neighbours, which the callers in services/neighbours hold. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
+   slot on the page: the bytes that it holds on each physical device, its requests to the other
+   ledgers, and its answers. May use os/ and base/. Invariant: only the ledger that holds the
+   system's lock on a slot's byte of the file writes the slot. Lock: neighbours, which the callers
+   in services/neighbours hold. */
 
-#define MLI_PAGE_SLOTS 64 /* slots of a page; each ledger that shares the page has one */
+#define MLI_PAGE_SLOTS 64 /* slots of a page */
 
-/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
-   requests to the others, and its answers. The system drops the lock of a slot when the process
-   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
-   may be anything, so it is never an index. */
+/* The system drops the lock of a slot when the process ends, so a process that is killed at any
+   instruction leaves nothing locked. A value that is read from the page may be anything, so it is
+   never used as an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -22321,7 +22346,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
-#define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with its final 0 */
 enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
@@ -22350,10 +22375,10 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a futex, which rises with each request to the slot's ledger and each
-                            answer to it */
-        mli_u32 resting; /* a bit for each device of the slot that rests; only the slot's owner
-                            writes it */
+        mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
+                            answer to it; the ledger waits for it as for a futex */
+        mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
+                            while); only the slot's owner writes it */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -22400,21 +22425,22 @@ MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t w
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a slot has a device with this identity that rests. */
+/* Returns 1 if a device with this identity rests in a slot: see `resting`. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
-/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
-   lowest limit or, without a limit, the machine, which its boot id identifies. `root` is
-   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+/* Returns the identity of the memory that the process may use: that of the cgroup with the lowest
+   limit or, without a limit, the boot id of the machine. `root` is the directory with /proc and
+   /sys: see mli_proc_root. `stall` gets the path of the file by which the kernel tells that tasks
+   wait for this memory. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
 
 /* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
-/* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
-   is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
+/* Asks the kernel to notice when tasks wait for memory. The file at `path` decides whose memory
+   that is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
@@ -22501,7 +22527,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is refused as a page, or NULL if it is not refused. The first function judges
+/* Return why a file is refused as a page, or NULL if it is not refused. The first function judges
    the kind of the file, the second its content. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
@@ -22538,8 +22564,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
 }
 
 /* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
-   forked child inherits the mapping. If the mapping had the descriptor that holds the lock, the
-   child would keep the parent's lock after the end of the parent. */
+   forked child inherits the mapping. If both used one descriptor, the child would keep the parent's
+   lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -22643,8 +22669,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* This function has an mli_cpu of its own, because another thread may be using that of
-       services/room. */
+    /* A reader of its own, because another thread may be using the one in services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22672,8 +22697,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* mli_stall_open sets a trigger. The trigger fires when tasks have waited for memory for 150 ms
-   within 2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
+/* mli_stall_open asks for an event when tasks have waited for memory for 150 ms within a window of
+   2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
    Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
@@ -22708,9 +22733,9 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 }
 #endif
 
-/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, it waits for the listener's own event, so that the listener sees a request after at
-   most the interval of pollers. */
+/* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
+   sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
+   request only at its next look, an interval of pollers later. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -22743,11 +22768,13 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources. Computes from samples, limits, plans and pressure whether a request
-   has room, and says why a request is refused. Keeps what the host says of its pools. May use
-   books/limits and services/bands. Invariants: one thread at a time calls a source for a physical
-   device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources
-   and their callers, then phys for a sample. */
+/* Owns the capacity sources. A source is a function that samples a physical device: how many bytes
+   it has, and how many are in use. The module computes from samples, limits, plans and pressure
+   whether a request has room, and says why a request is refused. It keeps what the host says of its
+   memory pools. A poller is a thread that samples at an interval. A ticket holds reserved bytes.
+   May use books/limits and services/bands. Invariants: one thread at a time calls a source for a
+   physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for
+   sources and their callers, then phys for a sample. */
 
 /* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
@@ -22770,7 +22797,7 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: a safe point. */
+   Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
@@ -22788,14 +22815,13 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. `covered` is how many of the bytes that
-   tickets hold on the device are for the request itself. Does nothing if the ledger has no
-   logger. */
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold on the
+   device, `covered` are for the request itself. Does nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Later it is 1 ns more
-   than the time at which the function last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. The function stores
+   there 1 ns more than the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
    request is within the limit. Requires: no lock is held. */
@@ -22808,14 +22834,15 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* grows by 1 with each new source
-                                                                    of a type; under the callbacks
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: grows by 1 with each
+                                                                    new source; under the callbacks
                                                                     lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged: `last` of mli_log_due */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged: `last` of
-                               mli_log_due */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
+                               it */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged, as
+                               mli_log_due stores it */
 };
 
 /* -- sources -- */
@@ -22858,7 +22885,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Stores how many bytes each device of a physical device has before the capacity source runs. */
+/* Stores how many bytes each device of a physical device holds before the capacity source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -22869,7 +22896,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample, which tell what each device held when the source ran. The bytes held
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
    are the live bytes before or after the source ran, whichever are fewer, because it is not known
    which of the two the source saw. A pool counts with the bytes that it has reserved now, because
    the source may itself report these. */
@@ -22907,8 +22934,8 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
-                                                        sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* only then, because another sampler may be
+                                                        writing sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -22963,8 +22990,8 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* a physical device without a device is handled,
-                                                    too, because it may get one later */
+        if (phys->device.type != type) continue; /* a physical device that no device uses is
+                                                    handled, too, because one may use it later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -22992,7 +23019,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers, which sample a physical device that no poller samples -- */
+/* -- functions that read the capacity, and sample if no poller does -- */
 
 /* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
    not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
@@ -23054,8 +23081,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
 }
 
 /* Finds the physical device of a device for a function that reads the capacity, and samples it if
-   that is due. If the ledger has not seen the device yet, adds it if it has a source that may
-   run. */
+   that is due. A device that the ledger has not seen yet is added if its type has a source that may
+   run now. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -23191,7 +23218,7 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
     return 1;
 }
 /* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
-   each line walks the tags and the sites. */
+   to write a line the function reads all tags and sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -23231,9 +23258,9 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the physical device of block `first`. *lack is INT64_MIN
-   if an earlier block of the plan is at this physical device, because the bytes were computed for
-   that block. Returns 0 if the bytes are not known. */
+/* Computes how many bytes a plan lacks at the physical device of block `first`. If an earlier block
+   of the plan is at this physical device, *lack becomes INT64_MIN, because the call for that block
+   has computed the bytes. Returns 0 if the bytes left are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -23285,8 +23312,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. Inside the
-   device's capacity source no callback runs, and a later call collects. */
+/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. If the call
+   comes from the device's capacity source, no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
@@ -23461,8 +23488,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    /* memlord_explain allocates nothing, so it makes no physical device for a device that was not
-       yet seen. */
+    /* memlord_explain allocates nothing, so it adds no device that was not yet seen. */
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
@@ -23470,9 +23496,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level if `used` of `total` bytes are in use. It compares whole multiples of
-   both, and no quotient. Where registers are wider than a double (x87), a quotient has other
-   digits, and a value that is equal to the threshold would not reach it. */
+/* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
+   and does not divide: where registers are wider than a double (x87), a quotient has other digits,
+   and a value that is equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23541,10 +23567,11 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns the slot of the ledger on the pressure page. In its slot the ledger says what it holds, asks
-   the other ledgers of the page for memory, and answers them. Also owns the listener, the thread
-   that waits for requests. May use services/pages, services/room and calls/deferred. Invariant:
-   only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
+/* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
+   slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
+   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
+   thread that waits for requests. May use services/pages, services/room and calls/deferred.
+   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
    neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
@@ -23555,7 +23582,7 @@ typedef struct mli_raise {
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
-    struct { /* state of each slot when the request began */
+    struct { /* each slot when the request began */
         uint64_t owner; /* owner of the slot; 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
@@ -23565,7 +23592,8 @@ typedef struct mli_raise {
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
-    /* Starts the listener unless it runs. Called when a page is opened, and in a forked child. */
+    /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
+       child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
        E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
@@ -23573,9 +23601,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough. Returns -1 if all have answered and
-       released less, or if the page is closed. Returns 0 if some have not answered. A process that
-       ended has released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
+       all have answered and released too little, or if the page is closed. A process that ended has
+       released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -23593,9 +23621,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device: a time in which requests of neighbours run no callbacks for the device. It
-   follows a run of callbacks that gave nothing back. Without rests a neighbour that asks without
-   end would keep this ledger collecting. */
+/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
+   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
+   asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -23779,8 +23807,8 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
     }
 }
 
-/* Stores at each physical device the bytes that other ledgers hold there, for statistics, levels
-   and reports, and how many of these ledgers rest there. */
+/* Stores at each physical device the bytes that other ledgers hold there, for statistics, pressure
+   levels and reports. Also stores how many of these ledgers rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -23881,9 +23909,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks, one device of a physical device after the other,
-   until the callbacks have reclaimed `needed` bytes. With `needed` 0 it goes through all devices.
-   Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
+/* Ends the freed blocks whose fences are done, and runs the collection callbacks, on one device of
+   a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
+   to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -23966,7 +23995,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has not left the page
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has kept its slot
                                                              meanwhile */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
@@ -23999,7 +24028,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    /* A capacity source may tell the identity of its physical device. */
+    /* A capacity source may set the identity of its physical device when it is asked. */
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
@@ -24049,8 +24078,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread is at a bell, or answers, the replacement waits for the next
-   call. */
+   another page. While a thread uses a bell or answers requests, it does nothing, and a later call
+   replaces the page. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -24082,8 +24111,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* comes here, where this thread is at no
-                                                          bell */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* this thread uses no bell here */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -24180,8 +24208,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
-                                            come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because an answer may come meanwhile,
+                                            and needs the lock */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -24422,14 +24450,16 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* Owns the snapshots, the recorders, and the holders of each device. A recorder is a thread that
    saves something at an interval: one takes snapshots, one exports. The holders of a device are the
-   tags and sites that had its bytes at its peak. May use books/ and services/stats. Invariants: a
-   snapshot does not change once it is in the list; the list is in order of time; a snapshot that is
-   evicted while a report reads the list is freed after the last reader. Lock: snapshots, not held
-   while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
-   peak (mli_stacks_hold), so that holders and stacks are of one moment. */
+   tags and sites that had its bytes at its peak. A kept string is the ledger's copy of a string. A
+   safe point is a moment at which host code may run, such as memlord_gc_poll. May use books/ and
+   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
+   order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
+   is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
+   visited. It is held while the stacks note what they hold at the peak (mli_stacks_hold), so that
+   holders and stacks are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
-                             that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* the most snapshots of a list; the ledger keeps one less, so that a
+                             report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -24437,15 +24467,14 @@ enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
     uint64_t bytes;
-    uint32_t row; /* the row of the tag or the site; 0: the bytes that have no tag or no site */
+    uint32_t row; /* the number of the tag or site in the ledger; 0: the bytes that have no tag or
+                     no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
-                                                       blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
-                                  holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
-                                  none */
+    uint64_t live, pending, reserved, peak, blocks; /* the number of blocks; all others are bytes */
+    uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
+                                  holding among all holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24471,7 +24500,7 @@ typedef struct mli_snapshot_reader {
 } mli_snapshot_reader;
 
 typedef struct mli_holders {
-    uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
+    uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
     uint64_t arena;       /* the part of `bytes` that the arena had */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
@@ -24485,16 +24514,17 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If there are fewer than
-   MLI_HOLDERS, they have all live bytes of the device. There are none if the ledger had no tag or
-   no site by then. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
+   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
+   that time. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
-   is 1, the largest blocks. Returns NULL if there is no memory. */
+   is 1, the largest blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is
+   no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
@@ -24514,25 +24544,26 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Takes the snapshot that is due, if the host's calls take the snapshots. Requires: the thread
-   holds no lock. */
+/* Takes a snapshot if one is due, and if calls of the host take the snapshots
+   (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
+/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+   parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if mli_holders_due returns 1 for its present live bytes. */
+/* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard. */
+/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
+   Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
    has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
@@ -24556,8 +24587,8 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* the longest time between two looks of a recorder at the clock,
-                                    in ms */
+#define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
+                                    again */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -24706,11 +24737,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot that leaves the smallest gap
-   in time, or the oldest of several such. So the snapshots that stay are spread over the whole run,
-   however long it becomes. It never evicts the first, the last, or one in which some device, or all
-   devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It
-   evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
+   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
+   whole run, however long it becomes. It never evicts the first, the last, or one in which some
+   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
+   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24811,13 +24842,14 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, so the saver is set. */
+   acquire load pairs with the exchange that sets the interval, and comes after the saver was
+   set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* The next save is due an interval from now, so that a process that was stopped does not make
-       up for the saves that it missed. */
+    /* The next save is due an interval from now. So a process that was stopped does not make up for
+       the saves that it missed. */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -24866,7 +24898,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+/* Starts the thread of a recorder, unless calls of the host take its snapshots. If the system
    starts no thread, safe points do the saving. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
@@ -24901,7 +24933,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 /* -- the holders of a device at its peak -- */
 
 /* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
-   as a last tag, and its largest sites. If two threads do so at once, the holders of the thread
+   as one more tag, and its largest sites. If two threads do so at once, the holders of the thread
    that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -24985,8 +25017,8 @@ static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
 /* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child. The recorder of
-   snapshots goes on. The export stops, because its file is the parent's. */
+   their reports go on. The threads of the recorders do not exist in the child: that of snapshots is
+   started again, and the export stops, because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -25060,24 +25092,24 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
-   tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
-   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
-   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
-   record. */
+/* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
+   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
+   tickets. A thread has a context of its own, too; a swap puts the thread into another. May use
+   books/ and services/scopes. Invariants: each context is in one place, which is a thread or a
+   fibre's record; a thread's own context never gets into another thread. Locks: context
+   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 
-/* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes the
-   lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
-   or the thread has ended. */
+/* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
+   each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
+   the lock of each record; with 0 the caller holds all these locks. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Removes the tags, tickets, account and stream of a context. Requires: the context has no
    scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: adds the scopes that are open in the contexts of fibres to the running
-   scopes. */
+/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25087,9 +25119,9 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of a memlord_context are
-   the generation of its ledger, the handle of the record and the serial. The serial rises with each
-   swap, so that an older copy of the words no longer fits. */
+   Otherwise it has the context that the thread was in before. The words of the host's
+   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
+   serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25167,7 +25199,8 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. Returns E_NOMEM if there is no memory for it. */
+/* Opens a record for a memlord_context that is all zeros, and fills in its words. Returns E_NOMEM
+   if there is no memory for the record. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -25204,8 +25237,9 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan record,
-                                                           so it has no context of its own */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves all threads
+                                                           without a record of their own, so it has
+                                                           no context */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25217,9 +25251,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. It also returns E_STATE if the record has another context than
-   its own. That lasts until the thread leaves its fibres in the reverse of the order in which it
-   entered them. */
+   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
+   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
+   which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25240,10 +25274,11 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, which has its tags and scopes by thread and not by context -- */
+/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
+   context -- */
 
-/* How many open tags and scopes of a context an interposer knows. It does not know adopted
-   scopes. */
+/* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
+   told. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25254,8 +25289,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends the tags and scopes of the context that the thread has left, in the ledger of an interposer.
-   Then it begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
+   thread has left, then begins those of the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25355,14 +25390,16 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the records of threads that ended, for other threads. Owns no state. May use books/,
-   services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
-   of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
+/* Frees the ledger's records of threads that have ended, so that other threads can take them. A
+   fibre is work of the host that moves between threads; its context has its open tags and scopes.
+   Owns no state. May use books/, services/scopes and services/contexts. Invariant: when another
+   thread takes a record, the scopes of the record have ended. Lock: registry, which the sweep takes
+   and the other callers hold. */
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The addition to the owner makes the
-   reads that follow come after the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
+   reads that follow behind the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
@@ -25374,8 +25411,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 
 /* Releases the records of threads that ended without the exit hook, because their first call came
    in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as the last sweep found living
-   owners. So there are at most twice as many records as living threads, or 16. The cost is bounded,
+   free record, and if there are at least twice as many records as threads that the last sweep found
+   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
    too, because a sweep checks each record once, and at least half of them were made or claimed
    since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
@@ -25396,7 +25433,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    /* The record is not inside a shard, so a thread that stops a shard does not wait for it. */
+    /* The record is inside no shard (a part of the map of blocks), so a thread that stops a shard
+       does not wait for the record. */
     mli_u32_store(&t->by_exchange, 1);
     mli_u64_store_release(&t->owner, 0);
 }
@@ -25404,8 +25442,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the fork met this thread inside a shard, the thread had found the map stopped and had
-       changed nothing. So it counts as outside. */
+    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
+       map stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25434,10 +25472,14 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
-   reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
-   reaches services/pollers by a pointer of the ledger, because services/pollers includes this
-   module. Locks: callbacks, for the waiting threads; none while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
+   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
+   due. A band check compares a device with the thresholds of its bands, and runs the host's
+   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
+   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
+   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
+   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
+   while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25445,7 +25487,7 @@ typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
     uint64_t needed;       /* bytes that the thread waits for */
-    uint64_t freed_before; /* bytes ever freed at `phys` before the thread waited */
+    uint64_t freed_before; /* bytes ever freed at the physical device before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
@@ -25457,9 +25499,9 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It retires fenced frees that are
-   done, collects where a band asks for it, samples physical devices that have no poller, saves a
-   due snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
+   fences are done, runs band checks, samples physical devices that have no poller, saves a due
+   snapshot and export, and writes a requested report. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25513,9 +25555,9 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
-   before it runs, so that a later call serves a request that comes meanwhile. With `asks` 1 it also
-   asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
+   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
+   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25538,8 +25580,8 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Handles the alerts of the device `other`, or of all devices if it is MLI_DEV_ALL, but not of
-   `dev`. */
+/* Does the work that the alert mask asks for on the device `other`, or on all devices if `other` is
+   MLI_DEV_ALL. Leaves out the device `dev`, which is done already. */
 static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
                                        uint32_t other) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -25549,11 +25591,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
         if (i != dev && (i == other || other == MLI_DEV_ALL)) mli_alerts_handle(lord, t, i, 0);
 }
 
-/* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
-   thread that lacks the system's barrier passes a full barrier in mli_alert_barrier: an addition
-   that pairs with the one in mli_barrier_threads. Of the two threads, the one whose addition is
-   later sees what the other stored before. So after its addition this thread compares its counts
-   with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
+   t->other_dev names. Where the system has no barrier for other threads, the addition in
+   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
+   addition is later sees what the other stored before. So after its addition this thread compares
+   its counts with the marks of its devices again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -25589,7 +25631,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited, because a forked child does not have them. */
+/* Forgets in a forked child the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -25611,9 +25653,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
-   books/ and services/. Invariant: a poller starts only if a band could decide by its samples, or
-   if the host asks for pollers. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
+   memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
+   collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
+   could decide by its samples, or if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -25668,11 +25711,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the recorder
-   of snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
-   because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the poller of main memory, which starts the
-   others once their devices are known. */
+   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
+   that takes snapshots, and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no
+   threads, because a new thread may get its stack from the very allocator that the calls come from.
+   So while no device that wants a poller is known, it starts the poller of main memory, which
+   starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25694,7 +25737,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     return mli_host_poller_start(lord, wanted);
 }
 /* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
+   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -25702,9 +25745,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
-   do not. Without that flag calls check the bands. Then the poller only samples, retires pending
-   blocks and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point (mli_serve),
+   because calls do not. Without that flag calls check the bands. Then the poller only samples, ends
+   freed blocks whose fences are done, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25747,7 +25790,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the states of the pollers' threads, because a forked child does not have these threads. */
+/* Notes in a forked child that no poller runs, because the parent's threads do not exist there. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -25788,10 +25831,12 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy.
-   May use books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own
-   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters,
-   phys for the last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy:
+   how often and how long a request retries. A ticket is a reservation of bytes. A pending block was
+   freed, and waits until its fences are done. A neighbour is a ledger of another process. May use
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
+   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
+   threads, phys for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -25801,7 +25846,8 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the retry policy for calls that give no policy of their own */
-    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line, as mli_log_due stores
+                             it */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -25854,8 +25900,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
-                                  see the alert */
+    mli_barrier_threads(lord); /* from here on each free either is in mli_phys_freed or wakes this
+                                  thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -25877,16 +25923,17 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
-                              request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
+    mli_cover cover;       /* bytes that the ticket of `opts`, or the tickets of the thread, gave to
+                              the request's own ticket */
+    memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
-                              attempt overwrite these */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
+                              calls in an attempt overwrite those */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
-   they do not fit, it retires pending blocks and tries again, then collects and tries again. */
+   they do not fit, it ends the pending blocks whose fences are done and tries again, then runs the
+   collection callbacks and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -25917,8 +25964,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If there is no memory
-   for the entry, the block counts as dropped, because the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
+   memory for the record, the block counts as dropped, because the caller has the storage all the
+   same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -25992,7 +26040,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. It asks the neighbours for memory before the pause, and
+/* Pauses by the host's function sleep_ms. It asks the neighbours for memory before the pause, and
    takes the request back after it. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
@@ -26004,8 +26052,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, retires pending blocks, collects, and
-   asks the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
+/* Makes room between two attempts. It samples the device, ends the pending blocks whose fences are
+   done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the policy's
+   function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -26019,7 +26068,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
    storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
    reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
@@ -26138,16 +26187,19 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the books of a ledger with each other, for memlord_verify. Owns no state. May use
-   books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails ends
-   the comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences,
-   from begin to end; phys, one at a time. */
+/* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
+   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
+   waits for its fences. A ticket holds reserved bytes. Owns no state. May use books/. Invariants:
+   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
+   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
+   phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
 #if !defined(MEMLORD_NO_VERIFY)
 
-/* What the map holds of one row (the counters of a device, site or tag). */
+/* What the blocks of the map add up to, for one row. */
 typedef struct mli_verify_sum {
     uint64_t bytes, blocks, pending;
 } mli_verify_sum;
@@ -26161,8 +26213,8 @@ typedef struct mli_verify {
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
-    mli_verify_sum picked;           /* blocks with a sampled stack; `bytes` is the sum of their
-                                        weights */
+    mli_verify_sum picked;           /* blocks whose stack was sampled; `bytes` is the sum of their
+                                        weights (the bytes that such a block stands for) */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -26200,7 +26252,8 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
+/* Returns 1 if a row has a subject (the device, site or tag that it counts), and a look-up of the
+   subject finds the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -26284,7 +26337,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one. */
+/* Checks the references of a block, and its side record if it has one: the facts for which its
+   entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26301,7 +26355,8 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
+/* Checks the rows and the birth (mark, scope and stream) of a block, and adds the block to the sums
+   of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -26323,8 +26378,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block with a stack is in the table of books/stacks, and adds it to the sum of such
-   blocks. */
+/* Checks that a block with a sampled stack is in the table of such blocks, and adds it to their
+   sum. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -26398,8 +26453,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of blocks with a stack, and the totals of stacks, against the map. The totals
-   may have more blocks than the map, namely those that are detached. */
+/* Checks the table of blocks with a sampled stack, and the totals of stacks, against the map. The
+   totals may have more blocks than the map, namely those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -26420,7 +26475,8 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row. *base gets the part that they have published. */
+/* Sums what the threads count on a row. *base gets the bytes that they have published (added to the
+   row itself). */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -26515,8 +26571,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
-   have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
+   may have ended, because a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -26547,8 +26603,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a physical device against its `ticket_bytes`, and adds up the open and the
-   closed tickets. */
+/* Checks the bytes of a physical device's tickets against its `ticket_bytes`. Adds the numbers of
+   its open and closed tickets to *open and *closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -26678,22 +26734,22 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/reports/growth.h -- */
 
-/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
-   mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. A series is the
+   live bytes of a device, a tag or a site over the snapshots. Owns mli_series_list, a part of a
+   report. May use books/ and services/snapshots. Locks: none. */
 
 /* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
    one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
    MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
    half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
-   at least 1 % of the capacity in all. In its second half it rises at least half as fast. The last
-   snapshot has at least the mean of its snapshots, because a program that frees all at its end does
-   not grow. No
-   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
-   sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
-   below the highest. */
+   at least 1 % of the capacity in all. A line through its second half rises at least half as fast.
+   The last snapshot has at least the mean of the line's snapshots, because a program that frees all
+   at its end does not grow. No snapshot before the line has more bytes than the line's middle, so
+   that the last tooth of a sawtooth is no growth. Of the lines that qualify, those count whose R2
+   is at most 0.02 below the highest, and the longest of these is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
-#define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
+#define MLI_SERIES 64  /* how many series of tags, and how many series of sites, a report has */
 #define MLI_GROWING 20 /* how many growing series a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
@@ -26733,8 +26789,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Raises the highest number of bytes of a tag or a site if this snapshot has more, and keeps the
-   list in order. */
+/* Notes the bytes that a snapshot has of a tag or a site: raises the highest number of its series
+   if they are more, and keeps the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -26876,9 +26932,11 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
-/* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
-   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
-   books/ and services/stats. Locks: those of the reading functions of books/. */
+/* Groups and sums up leaked blocks, which are the live blocks that were allocated since a mark. A
+   mark is set by memlord_mark. A row is the number of a site or tag on one device. An entry is a
+   live block in the ledger's map; its word2 has the rows of its site and tag. Owns mli_leak_table
+   and mli_leak_sites, which are parts of a report and of the log at destroy. May use books/ and
+   services/stats. Locks: those of the reading functions of books/. */
 
 #define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
 #define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
@@ -26887,7 +26945,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 typedef struct mli_leak_group {
     uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
                      bit 40 and the scope from bit 48 */
-    mli_entry of; /* one block of the group, without its side record */
+    mli_entry of; /* one block of the group, as an entry without a side record (its description and
+                     parts) */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
@@ -26936,9 +26995,11 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index, among the sums, of the site on its first device */
+    size_t sum;                     /* the index in mli_leak_sites.sum of the sum of the site's
+                                       blocks */
     uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
-                                       0 if none of these are known */
+                                       0 if they are not known, because some of the blocks are in no
+                                       group */
     int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
@@ -27084,8 +27145,9 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds up the sums of each site (or of each tag of blocks without a site) over all devices, in its
-   row on the first device. `first` is the index of the first sum of the book. */
+/* Adds up the sums of each site over all devices, in the sum of its row on the first device. Does
+   so with each tag, for blocks without a site, if `book` is that of tags. `first` is the index of
+   the first sum of the sites or of the tags. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
@@ -27214,9 +27276,11 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
-   device, from 1. A `row` is the number of a tag, site or stack on one device. May use the reading
-   functions of books/ and services/. Invariant: a capture changes nothing in the ledger. Locks:
-   those of the reading functions; none while the host's function writes. */
+   device, from 1. A `row` is the number of a tag, site or stack on one device. A line is an item of
+   a list in a report. The arena of a device is its bytes that are in no block. Stacks are samples
+   if only some allocs are picked to have one. May use the reading functions of books/ and
+   services/. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
    from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
@@ -27249,7 +27313,8 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_phys *phys;
     uint64_t total, used, free; /* from the last sample of the capacity */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that tickets reserve for allocs to come */
+    uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
+                                   allocs */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
     uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
                                    this process */
@@ -27259,13 +27324,13 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
                                    processes share; UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
-    uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
-                                   known */
+    uint64_t fullness;          /* the sort key: used / total in millionths of a percent, plus 1; 0
+                                   if it is not known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
     memlord_tag_stat stat;
-    uint64_t peak_error; /* how many bytes the peak may be too low */
+    uint64_t peak_error; /* by how many bytes the peak may be too low */
     mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */
@@ -27275,8 +27340,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the sort key: stacks with live bytes come first, by their live bytes. The
-                     others follow, by the bytes that they allocated. If `by_peak` is 1, the bytes
-                     at the peak take the place of the live bytes */
+                     others follow, by the bytes that they allocated. If the report's `by_peak` is
+                     1, the bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
     memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
@@ -27287,7 +27352,7 @@ typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     double blocks;    /* how many leaked blocks the samples stand for */
     uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
-typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+typedef struct mli_anomaly_line { /* the mistakes of one kind that the host made at one site */
     uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
@@ -27313,7 +27378,8 @@ typedef struct mli_report {
                               peak, and otherwise in the order of their live bytes */
     memlord_result result; /* the first error other than a failed write, for example that there was
                               no memory for a list */
-    int exports;           /* 1: the ledger writes exports now, or has written one */
+    int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
+                              one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
     mli_identity who;      /* which process it is */
@@ -27338,13 +27404,14 @@ typedef struct mli_report {
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
                                       the peaks of their devices */
-    uint32_t row_count;            /* the number of stacks, and of elements of `stack_leak` */
+    uint32_t row_count;            /* the rows of all stacks are below this number; `stack_leak` has
+                                      as many elements */
     mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
                                       largest first */
-    uint32_t *site_stack; /* two linked lists in one array: by a site's row, the row of the site's
-                             first stack; behind these, by a stack's row, the row of the next stack
-                             of the same site; 0 ends a list; NULL if no stacks are listed by
-                             site */
+    uint32_t *site_stack; /* a linked list of the stacks of each site: by a site's row, the row of
+                             its first stack; behind these, by a stack's row, the row of the next
+                             stack of the same site; 0 ends a list; NULL if there are no such
+                             lists */
     size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
                                             number of all stacks with leaks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
@@ -27378,10 +27445,12 @@ typedef struct mli_report {
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* the holders of the device that is being written */
+    mli_holders holders; /* the tags and sites that held most at the peak of the device that is
+                            being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
     memlord_part_info part[16];       /* some parts of the block that is being written */
-    char part_text[2048];             /* the text of the part of a verdict that is being composed */
+    char part_text[2048];             /* the text about one device in the verdict (see
+                                         reports/answers.h) that is being composed */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
@@ -27389,11 +27458,11 @@ typedef struct mli_report {
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
-   series of a site or a device. */
+/* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
+   bytes that have no tag, and for a series of a site or a device. */
 MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s);
-/* Returns the site of a series. Returns NULL for the bytes that have no site, and for a series of a
-   tag or a device. */
+/* Returns the site whose bytes a series has. Returns NULL for the bytes that have no site, and for
+   a series of a tag or a device. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s);
 /* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
    rank 0. */
@@ -27421,14 +27490,14 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the bytes that are in a device's arena. */
+/* Returns the bytes of a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the bytes in a device's arena that have no tag. */
+/* Returns the bytes of a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. A device, tag, site or scope that is new after the capture is not in the
-   report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
-   snapshots. */
+   report. Requires: r is zeroed except for `whole`, `exports`, the output, and the snapshots with
+   their reader. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 /* Frees the lists of a captured report. */
 MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
@@ -27452,8 +27521,9 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* the same scale as that of
-                                                                        the stack's allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* rounded to the units in
+                                                                        which the stack's allocs are
+                                                                        counted */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -27599,8 +27669,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts the lifetimes of blocks by class, from the event ring. If the ring is off or there is no
-   memory, the lifetimes stay unknown. */
+/* Counts in `lifetime` how long the blocks lived whose alloc and free are both in the event ring.
+   If the ring is off or there is no memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -27638,8 +27708,8 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
-/* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
-   known, and line->self is filled in. */
+/* Fills in the figures that come from the last sample of a physical device's capacity. Requires:
+   the capacity is known, and line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -27753,7 +27823,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* Captures every scope once, except for its live bytes. */
+/* Captures every scope, except for its live bytes, which the walk over all blocks adds. */
 static void mli_report_scopes(mli_report *r) {
     uint32_t id;
     for (id = 1; id <= r->scopes; id++) {
@@ -27793,7 +27863,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Lists the largest sites. The bytes of each arena count as one more site. */
+/* Lists the largest sites. The arena of each device counts as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -27833,7 +27903,7 @@ static void mli_report_stacks(mli_report *r) {
         uint64_t first;
         line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
-            continue; /* the stack has no numbers, because a reset came meanwhile */
+            continue; /* leaves out a stack whose numbers are all 0 since a reset */
         line.node = mli_stack_row_at(r->lord, i)->node;
         first = r->by_peak ? line.held : line.stat.live_bytes;
         line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
@@ -27864,7 +27934,7 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
-   and allocs that do not fit, then the others. */
+   and allocs that contradict the live blocks, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -27984,15 +28054,18 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
-/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. Owns no
-   state. May use reports/capture and services/answers. Locks: none. */
+/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
+   says what is bad, what grows, who holds or held most, or what is odd. Anomalies count mistakes of
+   the host and failures, and drops count what was not recorded. A holder is a tag, a site or an
+   arena (the bytes of a device that are in no block), with the bytes that it holds. Owns no state.
+   May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. A `dev` of 0 means all devices together, and also the losses of the
-   ledger. *i is the position between calls, and must be 0 for the first call. */
+   and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
+   to no device. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 /* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
@@ -28327,7 +28400,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
     mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
 /* Writes a verdict such as "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv] f x.c:3".
-   Without a mark writes nothing, because every live block would be a leak. */
+   Writes nothing if the host has set no mark, because every live block would then be a leak. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
     const mli_leak_site *most = &r->leak_sites.line[0];
@@ -28348,8 +28421,8 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns what grows fastest on a device: a tag, a site or the device itself, as `book` says.
-   Returns NULL if none of these grows. */
+/* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
+   itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -28501,9 +28574,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
-   kept, because the bounds of these lists are no fault. If dev is 0, subtracts the counts of all
-   devices, and returns what is left. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
+   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
+   dev is 0, finds the counts that are left without those of all devices. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28688,8 +28761,9 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
 /* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost one in no library. Owns the list of stacks by site in the report. May use
-   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
+   site, the innermost function that is in no library. A row is the number of a site on one device,
+   or of a stack. Owns the list of stacks by site in the report. May use reports/capture and the
+   reading functions of books/. Locks: those of the reading functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
                           without a function */
@@ -28801,10 +28875,11 @@ MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_caller
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
    formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
-   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
-   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
-   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
-   the host's function writes. */
+   tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
+   Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
+   of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
+   What is added while a writer runs has no number, and is left out. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -28862,7 +28937,8 @@ MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32
 /* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
    scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame number of a return address that occurs in a stack. */
+/* Returns the frame number of a return address in the tree of stacks. The address has the number
+   `place` there. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
@@ -29139,8 +29215,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* keeps the captured sum, because the tag may have got
-                                               bytes since then */
+            if (bytes > left) bytes = left; /* keeps the sum of the arena, because the tag may have
+                                               got bytes since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -32403,7 +32479,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 /* Writes the scripts and the styles of the page, which are compressed, as base64. */
 static MLI_COLD void mli_put_packed(mli_out *o) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint32_t bits = 0; /* the last bits, which are in no digit yet, are the lowest */
+    uint32_t bits = 0; /* the n lowest bits are those that are in no digit yet */
     int n = 0;         /* how many bits are in no digit yet */
     size_t i;
     for (i = 0; i < MLI_HTML_PACKED; i++) {
@@ -32435,8 +32511,9 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
-/* Reads the events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the
-   table of the last event of each storage. May use reports/export. Locks: none. */
+/* Reads the ring, which has the latest events of the ledger, up to the moment of a report, for
+   TRACE and MEMORY_VIZ. Owns the table of the last event of each storage (the address or handle of
+   a block). May use reports/export. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -32454,7 +32531,8 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 
 /* Returns what an event adds to the live bytes of its device. */
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-/* Returns 1 if an event is about a block: an alloc, a free, a move, or a free that waits. */
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free that begins
+   to wait. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
 /* The results of one reading of the ring. */
@@ -32572,7 +32650,9 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
-/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
+/* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
+   items that were written, so that they can be repeated by their number. The ring has the latest
+   events of the ledger. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
 /* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
    (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
@@ -32698,8 +32778,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, counted from 0. Appends the items to the list after each MLI_VIZ_BATCH
-   of them (a batch). mli_viz_list_end appends the last batch. */
+/* Begins item i of a list, counted from 0. Items are appended to the list in batches of
+   MLI_VIZ_BATCH. mli_viz_list_end appends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -32808,7 +32888,7 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
 }
 
 /* Writes a live block. If the ring has events of the block's storage, writes the block as the last
-   of them left it, and not as in the map, which was read a moment later. */
+   of them left it, and not as in the map of live blocks, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -32821,7 +32901,8 @@ static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     }
     mli_viz_segment(w, &known);
 }
-/* Writes the blocks that are live in the ring but no longer in the map. */
+/* Writes the blocks that are live by the events of the ring, but no longer in the map of live
+   blocks. */
 static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     uint64_t i;
     for (i = 0; i < w->last.size; i++) {
@@ -32946,8 +33027,10 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
-   none. */
+/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples: if only
+   some blocks are picked to have a stack. A whole is what is divided, such as the live blocks of a
+   site. A share is what one stack gets of it. A frame is a site or another name by which blocks are
+   shown. May use reports/export. Locks: none. */
 
 /* The figures of sites are exact. Those of stacks come from samples, because only some blocks are
    picked for a stack. A stack gets the blocks that were picked, and a share of the other blocks of
@@ -33066,9 +33149,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`, in
-   the allocs of its site. If `node` is 0, returns the whole. The pointer is valid until the next
-   call. If there is no memory, the report fails. */
+/* Returns the share of the stack `node` in the live blocks of b's site, tag and scope or, with
+   `allocs`, in the allocs of its site. If `node` is 0, returns the whole. The pointer is valid
+   until the next call. If there is no memory, the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -33102,7 +33185,9 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* so that a site without allocs has an entry */
+        (void)mli_portion_of(t, b, node, 1); /* so that the allocs of this stack and site have an
+                                                entry, even if there were none since the last
+                                                reset */
     }
 }
 /* Adds to the share of each stack the allocs that its row has counted. */
@@ -33231,7 +33316,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     s->next = 0;
 }
 /* If `s` is a share of a stack, adds it to the list of its whole. If `s` is the live blocks of a
-   site, tag and scope, adds them to the `rest` of the site's allocs. */
+   site, tag and scope, adds them to the `rest` of the site's allocs, for mli_portion_decide. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -33445,7 +33530,8 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ----------------------------------------------------------------------- src/reports/peaks.h -- */
 
-/* Divides what each device held at its peak among stacks and sites. Owns no state. May use
+/* Divides what each device held at its peak among stacks and sites. A site is a place of code that
+   allocates. Stacks are samples if only some allocs are picked to have one. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 
 /* The record of a device's peak has the bytes of the peak, and those of its largest sites
@@ -33582,8 +33668,10 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
-   Locks: none. */
+/* Writes FOLDED, PPROF and HEAPTRACK. Stacks are samples if only some blocks are picked to have
+   one; a stack then has a share of the blocks of its site (see reports/shares.h). A node is a frame
+   of a stack in the ledger's tree of stacks. Owns no state. May use reports/export and
+   reports/shares. Locks: none. */
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
    stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
@@ -34027,7 +34115,8 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 }
 
 static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
-    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names, and for the rest */
+    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names of the program and the
+                                                       host, and for the rest of the line */
     mli_out line;
     mli_out_buffer(&line, buf, sizeof buf);
     mli_text_process(w->x.r, &line, 1);
@@ -34097,16 +34186,17 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
    Bytes that no call allocated are written as frees of a negative number of bytes. These are the
    bytes of arenas, of blocks that were live at the last reset, and of blocks that a realloc made.
-   Bytes that were live at the peak and are no longer come before the last call. They are freed
-   again, because nobody knows whose they were. Modules are devices; in stacks they are the real
-   modules. Without stacks the scopes that a live block was allocated in are its callers. Parts are
-   left out, because each would be another allocation. Anomalies and drops are comments. */
+   Bytes that were live at the peak, but no longer are, come before the last call, and are freed at
+   the end of the file. Nobody knows whose they were, so their frame is "(no longer live)". The
+   module of a site is its device; that of a return address is its real module. Without stacks the
+   scopes that a live block was allocated in are its callers. Parts are left out, because each
+   would be another allocation. Anomalies and drops are comments. */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations and its live blocks. `older` is the number of live blocks
-   whose allocation is not in the file. Each of the two walks that write live blocks counts them in
-   an element of its own. */
+/* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
+   blocks. `older` is the number of live blocks whose allocation is not in the file. Each of the two
+   walks that write live blocks counts them in an element of its own. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -34390,18 +34480,20 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
+/* Writes PROMETHEUS, CSV and TIMELINE. A line is a tag, a scope or a physical device in a list of
+   the capture. Owns no state. May use reports/export. Locks: none. */
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device, never of a sum, so that sum() in a query is
-   right. The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of
-   each device, and as many scopes, have series of their own. All others are added up in a series
-   with an empty name and the label rest="1". Tags and scopes keep their order as long as the ledger
-   lives, so a tag or scope never changes its series. Counters start over at memlord_reset, as the
-   format allows. Sites, streams, blocks and parts of blocks are left out, because each would be a
-   series of its own. Every sample has the labels of the ledger, too, so that processes with other
-   labels have other series. */
+   Every sample is of one device or physical device, or of the whole ledger where no device has the
+   number. None is a sum of other samples, so that sum() in a query is right. The series with tag=""
+   has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each device, and as many
+   scopes, have series of their own. All others are added up in a series with an empty name and the
+   label rest="1". Tags and scopes keep their order as long as the ledger lives, so a tag or scope
+   never changes its series. Counters start over at memlord_reset, as the format allows. Sites,
+   streams, blocks and parts of blocks are left out, because each would be a series of its own.
+   Every sample has the labels of the ledger, too, so that processes with other labels have other
+   series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34430,7 +34522,8 @@ typedef struct mli_prom_writer {
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
     uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
-    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the others */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
+                                                without series of their own */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
@@ -34492,7 +34585,7 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
 /* Writes a sample of the value `v`. If `kind` is 'd', v is signed. If it is 'X', v is in
    billionths, such as nanoseconds (written as seconds) or a rate. Any other kind writes v unsigned.
    The device memlord_device_all() writes no device label. If `key` is NULL, there is no other
-   label. If `label` is NULL, the sample is of what has no series of its own. */
+   label. If only `label` is NULL, the sample has the sum of what has no series of its own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -34926,8 +35019,10 @@ MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. Owns no state. May use reports/export, reports/ring and, for members that JSON has
-   in the same form, reports/json. Locks: none. */
+/* Writes TRACE, which shows live bytes, blocks and scopes over time. The ring has the latest events
+   of the ledger. A slice is what the viewer draws as a bar from a begin to an end. Owns no state.
+   May use reports/export, reports/ring and, for members that JSON has in the same form,
+   reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -35023,7 +35118,7 @@ static MLI_COLD void mli_trace_snapshot(const mli_export *x, const mli_snapshot 
     mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
 }
 
-/* Writes the invocations of a scope that one thread remembers. */
+/* Writes the invocations of a scope on one thread: the latest ones, which the ledger keeps. */
 static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope_record *scope,
                                             const mli_thread_scope *s) {
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
@@ -35248,8 +35343,9 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of
-   metrics do not, so that a frequent scrape is cheap. Requires: the format is known. */
+/* Returns 1 if a format needs the lists of the capture that take a walk over all blocks. A format
+   of metrics does not, so that a program can read metrics often at little cost. Requires: the
+   format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
@@ -35321,7 +35417,8 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
 /* Owns the output of reports to the host's function or to a file. A report is written at once, on
-   request, or at the end of the process. May use reports/ and services/snapshots. Invariants: a
+   request, or at the end of the process. An export is a report that is saved at an interval. A kept
+   string is the ledger's copy of a string. May use reports/ and services/snapshots. Invariants: a
    report file is complete when it gets its name, and a failed report leaves no file; a request is
    safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
    while the host's function writes. */
@@ -35338,9 +35435,10 @@ struct mli_saving_state {
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows
-   snapshots (as TIMELINE and the formats up to TRACE do), takes one more. That one belongs to the
-   report and not to the list, so that frequent reports evict no snapshot. */
+/* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
+   snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
+   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
+   list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35412,7 +35510,7 @@ typedef struct mli_saved_file {
     uint32_t error; /* the first error of the system while the file was written, or 0 */
 } mli_saved_file;
 
-/* Keeps the system's error if this step has failed, and no earlier step had. Returns `failed`. */
+/* Keeps the system's error of the first step that has failed. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
@@ -35599,7 +35697,7 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
 /* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
    and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
    if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request that no call has served yet. */
+   then also serves a request for a report that no call has served yet. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -35685,8 +35783,8 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match counts: .trace.json is not
-                                                    .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest suffix that matches decides:
+                                                    .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -35712,7 +35810,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before the first export, which looks at the path: see mli_prom_labels. */
+/* Sets the path before it saves the first export, which depends on whether a path is set: see
+   mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -35749,15 +35848,17 @@ MLI_API void memlord_request_save(memlord *lord) {
 
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
-/* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
+/* Has the table of all modules that take part in the life of a ledger, and calls their functions in
+   order. Such a function initialises the state of its module, stops its threads, takes its locks
+   for a fork, mends it in a forked child, or frees it: see mli_life. Owns no state. Locks: for a
+   fork, those of all modules, all taken while the cold lock is held. */
 
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Applies the parts of a description that need a registered ledger. */
+/* Calls the functions of the modules that apply a description and need a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
@@ -35886,12 +35987,14 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: one for the end of a thread, and those for a fork. May use all
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. A thread has a
+   record in each ledger that it uses; the orphan record serves all threads without one. May use all
    other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
    then all other locks in their order. */
 
-/* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
-   installed, all threads share the orphan record, which is slower but just as exact. */
+/* Looks up the interposer (a preloaded MemLord), and installs the hooks of the process. If the exit
+   hook cannot be installed, all threads share the orphan record, which is slower but just as
+   exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
@@ -35899,9 +36002,9 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
-   of the thread from getting a record. Signals are blocked meanwhile, because the signal handler of
-   an interposer writes a report if it finds the host in no call of MemLord. The handler could not
-   tell that the hook runs. */
+   of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
+   interposer writes a report if no call of MemLord is in progress, and cannot tell that this hook
+   runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -35970,7 +36073,7 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records but the orphan record become free, and keep their counts and shards. */
+   All other records but the orphan record become free for new threads, and keep their counts. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
@@ -36015,12 +36118,12 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   itself removes the fork handlers of a closed library. This destructor runs after the library's
-   others, because 101 is the first priority that a host may use. It also runs at the end of the
-   process, where threads may go on. A thread that has no hook by then shares the orphan record. The
-   exchange and the add are seq_cst, as are those of a thread that sets its hook, so that one of the
-   two threads sees the other. */
+/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
+   glibc itself removes the fork handlers of a closed library. This destructor runs after the
+   library's others, because 101 is the first priority that a host may use. It also runs at the end
+   of the process, where threads may go on. A thread that has no hook by then shares the orphan
+   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
+   that one of the two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36105,10 +36208,11 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and has the global ledger. May use all other modules. Invariant: a
-   ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
-   After that no other thread uses it. Locks: the registry lock, while the thread holds no other
-   lock. */
+/* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
+   ledgers. A helper is a thread of the ledger's own. A fence is something of the host that a freed
+   block waits for. May use all other modules. Invariant: a ledger that ends first stops its
+   helpers, then drops its fences, and then leaves the registry. After that no other thread uses it.
+   Locks: the registry lock, while the thread holds no other lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -36185,7 +36289,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
    mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because pthread_atfork, and the search for a symbol that does not exist, may call a malloc that
+   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
    calls MemLord. Such a call finds the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
@@ -36268,8 +36372,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire load pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended,
-   the next call of each thread searches the list again. */
+/* Each thread remembers the ledger that it found last, until a ledger ends: then its next call
+   searches the list again. The acquire load pairs with the seq_cst add in mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -36301,10 +36405,10 @@ MLI_API void memlord_destroy(memlord *lord) {
 }
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
-   fails, and sets *r to the error. The ledger is made in full before it becomes the global one,
-   because its own calls may come back here from within malloc. It becomes the global ledger after
-   the process is claimed, so that other threads wait, and before the process starts, so that calls
-   from within the start find the ledger. */
+   fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
+   its own calls may come back here from within malloc. It becomes the global ledger after the
+   process is claimed, so that other threads wait, and before the process starts, so that calls from
+   within the start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36366,12 +36470,12 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like; a
-   hook puts functions of MemLord in their place. Also has the functions behind the macros of
-   api/shim. May use the recording calls and the allocator of the host. Invariant: a function
-   returns the result of the function that it replaces, and leaves errno as that function did,
-   whether or not the ledger could record the call. Locks: the registry lock, while a table is
-   hooked or unhooked. */
+/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like. A
+   hook puts functions of MemLord in their place, and a slot keeps the host's. Also has the
+   functions behind the macros of api/shim. May use the recording calls and the allocator of the
+   host. Invariant: a function returns the result of the function that it replaces, and leaves errno
+   as that function did, whether or not the ledger could record the call. Locks: the registry lock,
+   while a table is hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
@@ -36397,8 +36501,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if the end of a block is to be recorded. If some functions of the table do not record,
-   the ledger may rightly lack the block, so the function looks the block up. */
+/* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
+   not record, the ledger may rightly lack the block, so this function looks the block up. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -36519,8 +36623,8 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns a slot for a host's functions. It is a slot that has had these functions before and has
-   no table now, else the first slot that was never used. Returns NULL if there is none. */
+/* Returns a slot for a host's functions. It is one that has had exactly these functions before and
+   has no table now, else the first slot that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -36529,7 +36633,8 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own pointers back, unless the host has done so itself. */
+/* Puts the host's own functions back into the table of a slot, unless the host has done so
+   itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -36656,8 +36761,8 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: the cold lock while rows and totals start over, then those of each
-   module in their order. */
+   only totals and peaks. Locks: the cold lock while totals start over, then those of each module in
+   their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -36667,8 +36772,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report is of
-                                                       the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report shows
+                                                       the totals before the reset */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

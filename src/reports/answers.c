@@ -310,7 +310,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
     mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
 /* Writes a verdict such as "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv] f x.c:3".
-   Without a mark writes nothing, because every live block would be a leak. */
+   Writes nothing if the host has set no mark, because every live block would then be a leak. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
     const mli_leak_site *most = &r->leak_sites.line[0];
@@ -331,8 +331,8 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns what grows fastest on a device: a tag, a site or the device itself, as `book` says.
-   Returns NULL if none of these grows. */
+/* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
+   itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -484,9 +484,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
-   kept, because the bounds of these lists are no fault. If dev is 0, subtracts the counts of all
-   devices, and returns what is left. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
+   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
+   dev is 0, finds the counts that are left without those of all devices. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;

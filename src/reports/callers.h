@@ -1,6 +1,7 @@
 /* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost one in no library. Owns the list of stacks by site in the report. May use
-   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
+   site, the innermost function that is in no library. A row is the number of a site on one device,
+   or of a stack. Owns the list of stacks by site in the report. May use reports/capture and the
+   reading functions of books/. Locks: those of the reading functions. */
 #ifndef MLI_REPORTS_CALLERS_H
 #define MLI_REPORTS_CALLERS_H
 #include "api/api.h"

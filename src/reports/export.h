@@ -1,9 +1,10 @@
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
    formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
-   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
-   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
-   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
-   the host's function writes. */
+   tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
+   Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
+   of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
+   What is added while a writer runs has no number, and is left out. Locks: those of the reading
+   functions; none while the host's function writes. */
 #ifndef MLI_REPORTS_EXPORT_H
 #define MLI_REPORTS_EXPORT_H
 #include "api/api.h"
@@ -72,7 +73,8 @@ MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32
 /* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
    scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame number of a return address that occurs in a stack. */
+/* Returns the frame number of a return address in the tree of stacks. The address has the number
+   `place` there. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);

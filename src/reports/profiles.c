@@ -429,7 +429,8 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 }
 
 static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
-    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names, and for the rest */
+    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names of the program and the
+                                                       host, and for the rest of the line */
     mli_out line;
     mli_out_buffer(&line, buf, sizeof buf);
     mli_text_process(w->x.r, &line, 1);
@@ -499,16 +500,17 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
    Bytes that no call allocated are written as frees of a negative number of bytes. These are the
    bytes of arenas, of blocks that were live at the last reset, and of blocks that a realloc made.
-   Bytes that were live at the peak and are no longer come before the last call. They are freed
-   again, because nobody knows whose they were. Modules are devices; in stacks they are the real
-   modules. Without stacks the scopes that a live block was allocated in are its callers. Parts are
-   left out, because each would be another allocation. Anomalies and drops are comments. */
+   Bytes that were live at the peak, but no longer are, come before the last call, and are freed at
+   the end of the file. Nobody knows whose they were, so their frame is "(no longer live)". The
+   module of a site is its device; that of a return address is its real module. Without stacks the
+   scopes that a live block was allocated in are its callers. Parts are left out, because each
+   would be another allocation. Anomalies and drops are comments. */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations and its live blocks. `older` is the number of live blocks
-   whose allocation is not in the file. Each of the two walks that write live blocks counts them in
-   an element of its own. */
+/* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
+   blocks. `older` is the number of live blocks whose allocation is not in the file. Each of the two
+   walks that write live blocks counts them in an element of its own. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;

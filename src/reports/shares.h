@@ -1,5 +1,7 @@
-/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
-   none. */
+/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples: if only
+   some blocks are picked to have a stack. A whole is what is divided, such as the live blocks of a
+   site. A share is what one stack gets of it. A frame is a site or another name by which blocks are
+   shown. May use reports/export. Locks: none. */
 #ifndef MLI_REPORTS_SHARES_H
 #define MLI_REPORTS_SHARES_H
 #include "api/api.h"
