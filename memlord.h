@@ -558,8 +558,8 @@
 #define MLI_JOIN2(a, b) a##b
 #define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 
-/* A cast in the style of the language. Macros expand in the host's files, which may be compiled
-   with -Wold-style-cast. */
+/* A cast in the style of C or of C++. Macros expand in the host's files, which may be compiled with
+   -Wold-style-cast. */
 #ifdef __cplusplus
 #define MLI_CAST(type, value) static_cast<type>(value)
 #else
@@ -1042,8 +1042,8 @@ MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, meml
 /* -- views: several owners of one storage -- */
 
 /* Records that the caller holds a storage. A storage that is not live begins, with one reference. A
-   live storage gets one more reference and no bytes; `bytes` is then ignored. So tied weights and
-   views count once. */
+   live storage gets one more reference and no bytes; `bytes` is then ignored. So the bytes of a
+   storage with several owners, such as tied weights, count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1701,10 +1701,12 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    memory that one or several devices share. A poller is a thread of MemLord that samples a physical
    device at intervals. A ticket holds bytes of a limit for later allocs. An account is charged the
    bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
-   collection is a run of the host's callbacks that give memory back. A page is a file by which the
-   ledgers of several processes tell each other what they hold. A scope is a phase of the program
-   with a name. A context is the open tags and scopes that the calls of a thread use. A selector
-   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+   collection is a run of the host's callbacks that give memory back. A strategy is a list of bands;
+   a band is a range of used % (the used part of the capacity) with a threshold at which a
+   collection is due. A page is a file by which the ledgers of several processes tell each other
+   what they hold. A scope is a phase of the program with a name. A context is the open tags and
+   scopes that the calls of a thread use. A selector (`sel`) is one device, all devices of a type,
+   or all devices. >>concepts has all such words. */
 
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
@@ -1872,11 +1874,11 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
    and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
    freed something.
-   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there, also
-           over 2^62 bytes in all. A warning then has memlord_explain or the account, at most once a
-           second. E_INVALID if bytes is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one
-           device; E_NOMEM; E_STATE if the ledger's own allocator calls it. After an error *out is
-           0. */
+   Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
+           this thread uses there, or 2^62 in all. A warning then has the line of memlord_explain,
+           or names the account, at most once a second. E_INVALID if bytes is over 2^48 or `out` is
+           NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE if the ledger's own
+           allocator calls it. After an error *out is 0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -1996,8 +1998,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
-                                 raise */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
+                                 them */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -2192,8 +2194,8 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   It looks at the bands of the device, so a collection may run inside this call. Inside the
-   device's capacity source none runs, but a later call runs it.
+   It looks at the bands of the device, so a collection may run inside this call. If the device's
+   capacity source makes the call, no collection runs in it, but in a later call.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -2305,7 +2307,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
-           MEMLORD_MAX_SCOPES paths. Reports count what E_NOMEM dropped.
+           MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
    Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
@@ -2350,7 +2352,7 @@ MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scop
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
-/* The totals of all finished invocations of a path. The strings live until destroy. */
+/* The totals of a scope. An invocation is one run of the scope. The strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
     const memlord_site *site; /* place of the MEMLORD_SCOPED; NULL: memlord_scope_begin began the
@@ -2360,7 +2362,8 @@ typedef struct memlord_scope_stat {
     uint64_t count, running;  /* invocations that are over; invocations that are not */
     struct {
         int64_t total, min, max;
-    } bytes, blocks;          /* deltas of the invocations that are over */
+    } bytes, blocks;          /* bytes and blocks allocated less those freed, in the invocations
+                                 that are over */
     uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
                                  device counts by itself, and then the devices are added, so the sum
                                  is an upper bound if there are several */
@@ -2427,11 +2430,11 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and
-   sites, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the
-   whole run. For a further one it drops and counts the snapshot whose neighbours are closest in
-   time. The first and the last one stay, and so do those in which a device, or all devices
-   together, held most. A checkpoint goes only when nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with the 16 largest tags and sites
+   of each device, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread
+   over the whole run. For a further snapshot it drops one, and counts that: the one whose
+   neighbours are closest in time. The first and the last one stay, and so do those in which a
+   device, or all devices together, held most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
            count one more dropped snapshot.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
@@ -2776,8 +2779,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
 
-/* Records an alloc on a ticket: the name that memlord_alloc_with had in 0.4. The next release
-   leaves it out. */
+/* Records an alloc on a ticket, under the name that memlord_alloc_with had in 0.4. The next release
+   will not have this name. */
 MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
                                                  memlord_device device, uint64_t storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -3229,8 +3232,9 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* Returns true if the handle has an end to record. It has none if it is empty, on a NULL
-       ledger, or if the ledger refused the reference. It has one after E_NOMEM. */
+    /* Returns true if the handle has an end to record. A handle has no end to record if it is
+       empty, if its ledger is NULL, or if the ledger refused the reference. After E_NOMEM it has an
+       end to record. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
@@ -4454,10 +4458,10 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is
-   /proc/self/cgroup, with lines number:controllers:path. The path is cut out in place. The memory
-   controller belongs to one version at a time. If no line names it, it belongs to version 2, whose
-   line has no controllers. */
+/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
+   /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
+   the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
+   time. If no line names it, it belongs to version 2, whose line has no controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -5310,10 +5314,11 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     return *mark != 0;
 }
 
-/* Compares the address with the bounds of a section. Below -O2 the functions between a call of the
-   host and MLI_NOTE_CALLER keep their frames. Recorded stacks leave these frames out. These
-   functions lie in one section, and the linker tells where it begins and ends. A copy that was
-   inlined into the host's function lies elsewhere, and counts as the host's. */
+/* Below -O2 the functions that run between a call of the host and MLI_NOTE_CALLER keep their
+   frames. Recorded stacks leave these frames out. These functions lie in one section, and the
+   linker tells where the section begins and ends. So mli_is_own compares the address with these
+   bounds. A copy of such a function that was inlined into the host's function lies elsewhere, and
+   counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -5948,8 +5953,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
-                          for */
+    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
+                          (services/bands.h) allow for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -5971,7 +5976,7 @@ struct mli_stacks_state {
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
-                                                   vector; they grow under the cold lock */
+                                                   vector; the vectors grow under the cold lock */
     mli_u64 cut;                      /* how many stacks have at most one return address, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
@@ -7724,8 +7729,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ------------------------------------------------------------------------ src/base/vectors.c -- */
 
-/* Returns the array of a vector, grown until it has room for `chunk`, or NULL if there is no
-   memory. Requires: the caller is the only writer of the vector. */
+/* Returns the array of a vector, grown until it has room for the chunk with the number `chunk`.
+   Returns NULL if there is no memory. Requires: the caller is the only writer of the vector. */
 static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
                                                     uint32_t chunk, mli_alloc_fn grab) {
     mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
@@ -17853,7 +17858,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* if a block still has the fence, the block frees it */
+    f->asker = NULL; /* if a block still has the fence, the end of the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
