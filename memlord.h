@@ -27956,6 +27956,168 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
     mli_own_free(lord, r->stat, r->device_size);
 }
 
+/* --------------------------------------------------------------------- src/reports/callers.h -- */
+
+/* Finds the functions that a site was called from: in each stack of the site, the innermost function
+   of the program itself, or the next one if that is the site's own. The functions of standard
+   libraries are left out. Owns the list of stacks by site in the report. May use
+   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
+
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
+                          without a function */
+
+/* What was allocated at a site when one function called it, as far as the site's stacks tell. The
+   numbers are estimates if stacks are samples. */
+typedef struct mli_caller {
+    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
+    uint64_t live_bytes, alloc_bytes, allocs;
+    uint64_t at_peak_bytes; /* what was live at the peak of the device */
+    uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
+                       are any; else the live bytes; if no caller has these, the allocated bytes */
+} mli_caller;
+typedef struct mli_callers {
+    size_t count;
+    uint64_t sum;                   /* the sum of the shares */
+    mli_caller at[MLI_CALLERS + 1]; /* the largest share first */
+} mli_callers;
+
+/* Walks the functions of a stack that are in no standard library. */
+typedef struct mli_own_walk {
+    memlord *lord;
+    uint32_t node, function; /* the node of the frame to look at next, and which of the functions
+                                that are inlined there; at the start the innermost node and 0 */
+} mli_own_walk;
+/* Returns the next function, the innermost first, or NULL after the last one. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
+
+/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
+/* Finds the callers of the site with the number `row`. A site that is in no standard library has
+   callers only as far as the functions in its stacks have names. */
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
+
+/* --------------------------------------------------------------------- src/reports/callers.c -- */
+
+static size_t mli_callers_size(const mli_report *r) {
+    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
+}
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
+    uint32_t i, site;
+    if (r->row_count < 2) return;
+    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
+    if (!r->site_stack) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
+                                          its site's list */
+        site = mli_stack_row_at(r->lord, i)->site;
+        if (!site || site > r->site_rows) continue; /* no site, or one newer than the capture */
+        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
+        r->site_stack[site] = i;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
+    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
+}
+
+static int mli_site_is_library(memlord *lord, const memlord_site *site) {
+    const mli_functions *all = mli_site_functions(lord, site);
+    return all && all->at[all->shown].library;
+}
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
+    while (walk->node) {
+        const mli_stack_node *node = mli_stack_node_at(walk->lord, walk->node);
+        const memlord_site *site = mli_site_display(walk->lord, node->site);
+        const mli_functions *all = mli_site_functions(walk->lord, site);
+        const uint32_t i = walk->function++;
+        if (i >= (all ? all->count : 1)) {
+            walk->node = node->parent;
+            walk->function = 0;
+        } else if (!all) {
+            return site;
+        } else if (!all->at[i].library) {
+            return &all->at[i].at;
+        }
+    }
+    return NULL;
+}
+/* Returns the function that a site was called from in a stack, or NULL if it is not known. A
+   function that calls itself is not its own caller. The text in place of the frames of a cut stack
+   has no file, and is no caller. */
+static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
+                                                  uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *own, *caller;
+    walk.lord = lord;
+    walk.node = node;
+    own = caller = mli_own_next(&walk);
+    if (!own || mli_site_is_library(lord, site)) return own;
+    if (!own->function[0]) return NULL;
+    while (caller && (!strcmp(caller->function, own->function) ||
+                      !strcmp(caller->function, site->function)))
+        caller = mli_own_next(&walk);
+    return caller && caller->function[0] && caller->file[0] ? caller : NULL;
+}
+/* Adds the numbers of a stack to those of `site`, the caller in the stack. */
+static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
+                                    const memlord_stack_stat *s, uint64_t held) {
+    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
+    for (; c < callers->at + callers->count && c < last; c++)
+        if (c->at->file == site->file && c->at->function == site->function &&
+            c->at->line == site->line)
+            break;
+    if (c == callers->at + callers->count) {
+        c->at = c < last ? site : NULL;
+        callers->count++;
+    }
+    c->live_bytes += s->live_bytes;
+    c->at_peak_bytes += held;
+    c->alloc_bytes += s->alloc_bytes;
+    c->allocs += s->allocs;
+}
+/* Sets the share of each caller, and the sum of the shares. */
+static MLI_COLD void mli_callers_share(mli_callers *callers, int by_peak) {
+    uint64_t peak = 0, live = 0;
+    size_t i;
+    for (i = 0; i < callers->count; i++) {
+        peak += callers->at[i].at_peak_bytes;
+        live += callers->at[i].live_bytes;
+    }
+    for (i = 0; i < callers->count; i++) {
+        mli_caller *c = &callers->at[i];
+        c->share = by_peak && peak ? c->at_peak_bytes : live ? c->live_bytes : c->alloc_bytes;
+        callers->sum += c->share;
+    }
+}
+static MLI_COLD void mli_callers_sort(mli_callers *callers) {
+    size_t i, k;
+    for (i = 1; i < callers->count; i++) {
+        const mli_caller moving = callers->at[i];
+        for (k = i; k && callers->at[k - 1].share < moving.share; k--)
+            callers->at[k] = callers->at[k - 1];
+        callers->at[k] = moving;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
+    const memlord_site *site;
+    uint32_t i;
+    memset(out, 0, sizeof *out);
+    if (!r->site_stack || row > r->site_rows) return;
+    site = mli_row_site(r->lord, row);
+    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
+        memlord_stack_stat s;
+        const memlord_site *caller =
+            mli_caller_at(r->lord, site, mli_stack_row_at(r->lord, i)->node);
+        const uint64_t held = mli_stack_stat_fill(r->lord, i, &s);
+        if (caller && (s.live_bytes | s.alloc_bytes | s.allocs))
+            mli_caller_add(out, caller, &s, held);
+    }
+    mli_callers_share(out, r->by_peak);
+    mli_callers_sort(out);
+}
+
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
 /* Composes the answers that all formats of a report share: verdicts, anomalies and drops. Owns no
@@ -28387,6 +28549,26 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
         if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
     return NULL;
 }
+/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
+   peak or of the live ones, as in ", mostly from load loader.c:10". */
+static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
+                                    int peak) {
+    mli_callers callers;
+    const memlord_site *most = NULL;
+    uint64_t sum = 0, highest = 0;
+    size_t i;
+    if (site == &mli_arena_site) return;
+    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
+    for (i = 0; i < callers.count; i++) {
+        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+        sum += bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        most = callers.at[i].at;
+    }
+    if (!most || highest <= sum / 2) return;
+    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
+}
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
    site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
    more than any tag, writes "untagged" or "arenas" in place of the tag. Leaves out a tag that
@@ -28422,6 +28604,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
                  mli_share_of_live(site->bytes, live));
     }
     mli_putf(o, " of %jo", live);
+    if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
 static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
@@ -28467,6 +28650,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             w->site = h->site[0].site;
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
+            mli_put_caller(w, w->site, dev, 1);
         }
         if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
             mli_putf(o, " of %jo", h->bytes);
@@ -28657,118 +28841,6 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
     mli_jsonf(r->o, ",\n'verdicts':[");
     mli_verdicts_write(&w);
     mli_put_str(r->o, "]");
-}
-
-/* --------------------------------------------------------------------- src/reports/callers.h -- */
-
-/* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost one in no library. Owns the list of stacks by site in the report. May use
-   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
-
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
-                          without a function */
-
-/* What one function of the program allocated at a site, as far as the site's stacks tell. The
-   numbers are estimates if stacks are samples. */
-typedef struct mli_caller {
-    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
-    uint64_t live_bytes, alloc_bytes, allocs;
-} mli_caller;
-typedef struct mli_callers {
-    size_t count;
-    mli_caller at[MLI_CALLERS + 1]; /* ordered by live bytes, and then by allocated bytes, the most
-                                       first */
-} mli_callers;
-
-/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of the site with the number `row`. There are none if the site is not in a
-   standard library, or has no stack. */
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
-
-/* --------------------------------------------------------------------- src/reports/callers.c -- */
-
-static size_t mli_callers_size(const mli_report *r) {
-    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
-}
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
-    uint32_t i, site;
-    if (r->row_count < 2) return;
-    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
-    if (!r->site_stack) {
-        r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
-                                          its site's list */
-        site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* no site, or one newer than the capture */
-        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
-        r->site_stack[site] = i;
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
-    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
-}
-
-static int mli_site_is_library(memlord *lord, const memlord_site *site) {
-    const mli_functions *all = mli_site_functions(lord, site);
-    return all && all->at[all->shown].library;
-}
-/* Returns the first function of a stack that is in no library, or NULL if there is none. */
-static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
-    while (node) {
-        const mli_stack_node *at = mli_stack_node_at(lord, node);
-        const memlord_site *site = mli_site_display(lord, at->site);
-        if (!mli_site_is_library(lord, site)) return site;
-        node = at->parent;
-    }
-    return NULL;
-}
-/* Adds the numbers of a stack to those of `site`, the function of the program that called the
-   library. */
-static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
-                                    const memlord_stack_stat *s) {
-    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
-    for (; c < callers->at + callers->count && c < last; c++)
-        if (c->at->file == site->file && c->at->function == site->function &&
-            c->at->line == site->line)
-            break;
-    if (c == callers->at + callers->count) {
-        c->at = c < last ? site : NULL;
-        callers->count++;
-    }
-    c->live_bytes += s->live_bytes;
-    c->alloc_bytes += s->alloc_bytes;
-    c->allocs += s->allocs;
-}
-static int mli_caller_after(const mli_caller *a, const mli_caller *b) {
-    return a->live_bytes != b->live_bytes ? a->live_bytes < b->live_bytes
-                                          : a->alloc_bytes < b->alloc_bytes;
-}
-static MLI_COLD void mli_callers_sort(mli_callers *callers) {
-    size_t i, k;
-    for (i = 1; i < callers->count; i++) {
-        const mli_caller moving = callers->at[i];
-        for (k = i; k && mli_caller_after(&callers->at[k - 1], &moving); k--)
-            callers->at[k] = callers->at[k - 1];
-        callers->at[k] = moving;
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
-    uint32_t i;
-    memset(out, 0, sizeof *out);
-    if (!r->site_stack || row > r->site_rows) return;
-    if (!mli_site_is_library(r->lord, mli_row_site(r->lord, row))) return;
-    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
-        memlord_stack_stat s;
-        const memlord_site *own =
-            mli_own_function(r->lord, mli_stack_row_at(r->lord, i)->node);
-        mli_stack_stat_fill(r->lord, i, &s);
-        if (own && (s.live_bytes | s.alloc_bytes | s.allocs)) mli_caller_add(out, own, &s);
-    }
-    mli_callers_sort(out);
 }
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
@@ -29655,7 +29727,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
-/* Writes the callers of a site in a library, and what each of them allocated, if they are known. */
+/* Writes the callers of a site, and what was allocated for each of them, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     mli_callers callers;
     size_t i;
@@ -29663,9 +29735,9 @@ static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     if (!callers.count) return;
     mli_jsonf(r->o, ",'callers':[");
     for (i = 0; i < callers.count; i++)
-        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}",
+        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'at_peak_bytes':%ju}",
                   (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
-                  callers.at[i].live_bytes);
+                  callers.at[i].live_bytes, callers.at[i].at_peak_bytes);
     mli_put_str(r->o, "]");
 }
 static void mli_json_sites(mli_report *r) {
@@ -31552,8 +31624,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
-#define MLI_TEXT_CALLERS 3     /* the most callers of a standard library that are shown for a
-                                  site */
+#define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
 
@@ -31685,25 +31756,18 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions of the program that called the library at a site, with their shares of its
-   live bytes or, if there are none, of its allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of its bytes at the peak or of
+   its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of its
+   allocated bytes: " < load load.c:7 90 %, ...". */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
-    const uint32_t row = mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev);
-    uint64_t live = 0, bytes = 0;
     mli_callers callers;
     size_t i;
-    mli_callers_of(r, row, &callers);
-    for (i = 0; i < callers.count; i++) {
-        live += callers.at[i].live_bytes;
-        bytes += callers.at[i].alloc_bytes;
-    }
-    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++) {
-        const mli_caller *c = &callers.at[i];
-        const double part = (double)(live ? c->live_bytes : c->alloc_bytes);
-        const double percent = live | bytes ? 100 * part / (double)(live ? live : bytes) : 0;
-        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)c->at, percent);
-    }
+    mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev), &callers);
+    while (callers.count > 1 && !callers.at[callers.count - 1].share) callers.count--;
+    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++)
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers.at[i].at,
+                 callers.sum ? mli_share_of_live(callers.at[i].share, callers.sum) : 0);
     if (i < callers.count) mli_put_str(r->o, ", ...");
     if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
 }
@@ -31726,35 +31790,23 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the functions of a frame that are in no standard library, the innermost first. `shown` is
-   how many functions of the stack are already written. Returns that number plus the functions of
-   this frame, or MLI_TEXT_FRAMES + 1 if the stack has more than MLI_TEXT_FRAMES. */
-static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
-    const memlord_site *site = mli_site_display(r->lord, frame);
-    const mli_functions *all = mli_site_functions(r->lord, site);
-    const memlord_function alone = {*site, 0};
-    uint32_t i, count = all ? all->count : 1;
-    for (i = 0; i < count && shown <= MLI_TEXT_FRAMES; i++) {
-        const memlord_function *f = all ? &all->at[i] : &alone;
-        if (f->library) continue;
-        if (shown < MLI_TEXT_FRAMES) mli_putf(r->o, shown ? " < %p" : "%p", (const void *)&f->at);
-        shown++;
-    }
-    return shown;
-}
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". A
-   stack in which all functions are of standard libraries is shown as its innermost frame. */
+/* Writes the functions of a stack that are in no standard library, the innermost first, as in "grow
+   cache.c:7 < load main.c:3 < ...". A stack in which all functions are of standard libraries is
+   shown as its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *at;
     size_t shown = 0;
-    uint32_t at = node;
-    for (; at && shown <= MLI_TEXT_FRAMES; at = mli_stack_node_at(r->lord, at)->parent)
-        shown = mli_text_frame(r, mli_stack_node_at(r->lord, at)->site, shown);
+    walk.lord = r->lord;
+    walk.node = node;
+    while ((at = mli_own_next(&walk)) != NULL && shown++ < MLI_TEXT_FRAMES)
+        mli_putf(r->o, shown > 1 ? " < %p" : "%p", (const void *)at);
     if (!node)
         mli_put_str(r->o, "(unknown)");
     else if (!shown)
         mli_putf(r->o, "%p",
                  (const void *)mli_site_display(r->lord, mli_stack_node_at(r->lord, node)->site));
-    mli_put_str(r->o, shown > MLI_TEXT_FRAMES ? " < ...\n" : "\n");
+    mli_put_str(r->o, at ? " < ...\n" : "\n");
 }
 /* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
