@@ -64,7 +64,7 @@
                       _free_begin, _free_end, _alloc_n, _free_n, _move, _copy
         views         several owners of one storage: memlord_track, _retain, _release,
                       _track_n, _release_n
-        arenas        bytes without an identity: memlord_arena_add, _sub
+        arenas        bytes that belong to no storage: memlord_arena_add, _sub
         fences        memory that the device still uses: memlord_free_deferred, _done,
                       memlord_block_use, memlord_retire
         sites         which code allocates: memlord_sites_enable, memlord_site_at, _of,
@@ -413,7 +413,7 @@
     memlord_export_start. The last one is the listener, which answers the neighbours, after
     memlord_pressure_open. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
-    MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
+    MemLord calls a ledger's allocator while it holds no lock. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
     recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
     first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
@@ -523,8 +523,8 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
-/* Makes strict C modes show what the implementation needs. It works only if memlord.h is the first
-   include. */
+/* Makes the system's headers declare what the implementation needs, even in a strict C mode. This
+   works only if memlord.h is the first include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
 #endif
@@ -592,8 +592,8 @@
 #endif
 #endif
 
-/* Renames every symbol to p_memlord_... if the prefix is p. The source goes on saying memlord_....
-   The list of names stands below the API, under >>prefix. This header includes itself to read the
+/* Renames every symbol to p_memlord_... if the prefix is p. The source still says memlord_.... The
+   list of names stands below the API, under >>prefix. This header includes itself to read the
    list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
@@ -612,13 +612,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* ---------------------------------------------------------------------- >>api -- */
+/* ---------------------------------------------------------------------- >>api --
+   The host is the program that calls MemLord. A ledger records the host's storages. A storage is
+   one real allocation, and a block is the record of a live one. A device is where storages live. A
+   selector is one device, all devices of a type, or all devices. >>concepts has all such words. */
 
 typedef struct memlord memlord; /* a ledger: one independent account book */
 
 /* -- results -- */
 
-/* For each result: its name, and its text. */
+/* Each line has the name and the text of a result. */
 #define MLI_RESULTS(X)                                                                        \
     X(OK, "ok")                                                                               \
     X(E_INVALID, "an argument is not valid")                                                  \
@@ -646,13 +649,14 @@ typedef enum memlord_result {
     MEMLORD_RESULT_COUNT
 } memlord_result;
 
-/* Names a result in a few words of English, for logs. Never NULL. */
+/* Returns the text of a result: a few words of English, for logs. The text is never NULL. */
 MEMLORD_API const char *memlord_result_text(memlord_result result)
     MLI_OFF(result == MEMLORD_OK ? "ok" : result == MEMLORD_E_OOM ? "no memory" : "refused")
 
 /* -- devices -- */
 
-/* For each type: its name, its text, and 1 if its memory is the host's physical memory. */
+/* Each line has the name and the text of a device type, and 1 if its memory is the physical memory
+   of the host's machine. */
 #define MLI_DEVICE_TYPES(X)                                                                   \
     X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
@@ -683,7 +687,7 @@ enum {
 
 typedef struct memlord_device {
     int16_t type;  /* MEMLORD_DEVICE_CPU, ... */
-    int16_t index; /* from 0 on; in a selector MEMLORD_ANY, too */
+    int16_t index; /* 0 or more; in a selector also MEMLORD_ANY */
 } memlord_device;
 
 /* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
@@ -726,9 +730,10 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Says that the bytes of a device are in the memory of another one, `physical`. For example, those
-   of an integrated GPU are in the cpu's memory, and those of a pool in its real device's. Both
-   devices then have one capacity, limit and headroom. `physical` equal to `device` undoes that.
+/* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
+   bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
+   the pool's real device. Both devices then have one capacity, one limit and one headroom (the
+   bytes that still fit). If `physical` is `device`, the call undoes that.
    Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
            the memory of a third device, if other devices are in the memory of `device`, or if
            tickets are open on the physical device that `device` is on now. */
@@ -745,8 +750,8 @@ MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t ca
 
 /* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
    pages from the operating system, and does not call malloc. `alloc` returns NULL when there is no
-   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, with
-   no storage locked. */
+   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, while
+   it holds no lock. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -781,8 +786,8 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
-/* The last frame that an unwinder writes if the stack goes on and the unwinder cannot tell where:
-   in code without unwind tables, say. Reports show such a stack as cut. */
+/* An unwinder writes this as its last frame if the stack goes on, but the unwinder cannot tell
+   where, as in code without unwind tables. Reports show such a stack as cut. */
 #define MEMLORD_FRAME_LOST ((void *)1)
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
@@ -823,7 +828,8 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
     size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
-    uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
+    uint64_t counter_batch;      /* most bytes that a thread counts before it adds them to a peak;
+                                    0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
@@ -838,7 +844,7 @@ typedef struct memlord_desc {
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
    Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
            is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
-           hears which. E_NOMEM. After an error *out is NULL.
+           gets a message that says which. E_NOMEM. After an error *out is NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -878,24 +884,30 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
+/* The first groups record storages. A storage is one real allocation. It is live from its alloc to
+   its end, and a block is the record of a live storage. A view is a further reference to a storage.
+   A freed storage is pending while its device still uses it. A site is a place in the source, a tag
+   is a purpose of bytes, and a mistake is a call that the host should not have made. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
    device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
+   dropped_allocs. A storage that was dropped in this way is not recorded, and its free returns
    MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
-   one it lets one free of an unknown storage of the same type pass.
+   one it lets one free of an unknown storage on a device of the same type pass.
    Cost:   tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
 /* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
    function and line in one module are one site. The ledger reads a record when it first sees it,
-   copies its strings, and from then on knows the site by the record's address. So if dlopen loads a
-   plug-in where another one was, and a record of the new one is at the address of an old one, the
-   ledger takes it for the old place. To prevent that, link plug-ins that plant sites with
-   -Wl,-z,nodelete. */
+   copies its strings, and from then on knows the site by the record's address. If dlopen loads a
+   plug-in where another plug-in was, a record of the new one may be at the address of an old
+   record. The ledger then takes the new place for the old one. To prevent that, link plug-ins that
+   plant sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -924,10 +936,11 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
-   uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
-   the call, and the new storage begins. `reallocs` counts each realloc.
-   Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
-             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+   uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
+   storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
+   each realloc.
+   Requires: no other thread can have got the old address since the real realloc, as when the block
+             has grown in place. Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -942,9 +955,9 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Begins a realloc. It takes old_storage off the map, and goes on counting its bytes. Call it
-   before the real realloc, because another thread may own the old address once that returns. Every
-   begin needs one end.
+/* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
+   counting its bytes. Call it before the real realloc, because another thread may own the old
+   address once the real realloc returns. Every begin needs one end.
    Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
            same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
@@ -962,18 +975,20 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a free whose real call may fail. It takes the storage off the map, and goes on counting
-   its bytes. A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0
-   does nothing. Every begin that returned MEMLORD_OK needs one end.
+/* Begins a free whose real call may fail. It takes the storage off the map (the table of live
+   storages), and goes on counting its bytes. If the storage has recorded uses (memlord_block_use),
+   it is freed here instead, and is pending until they are done. Storage 0 does nothing. Every begin
+   that returned MEMLORD_OK needs one end.
    Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
            already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description. The token may also come
-   from memlord_realloc_begin, if its realloc turned out to be a free.
+/* Ends a free: takes the bytes of the storage off the counts or, if the real call `failed`, brings
+   the storage back. A storage with recorded uses comes back without its uses, its views and its
+   description. The token may also come from memlord_realloc_begin, if its realloc turned out to be
+   a free.
    Errors: E_STATE if the token was used already or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -1003,9 +1018,10 @@ typedef struct memlord_fence {
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets its tag, description, references and mark. `moves` of the destination counts the
-   move, and reports count moves per pair of devices. With a `fence`, which may be NULL, or with
-   recorded uses the source is pending until they are done, as after memlord_free_deferred.
+   destination gets the tag, description, references and mark of the source. `moves` of the
+   destination counts the move, and reports count moves per pair of devices. If `fence` is not NULL,
+   or the source has recorded uses (memlord_block_use), the source is pending until all of them are
+   done, as after memlord_free_deferred.
    Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
            no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
@@ -1052,9 +1068,10 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* -- arenas: bytes without an identity -- */
+/* -- arenas: bytes that belong to no storage -- */
 
-/* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
+/* Adds bytes to the arena balance of a device, under the tag of this thread. The balance is the
+   bytes that were added and not taken yet; they belong to no storage. A site counts the bytes that
    it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
    block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
    has a site and a stack.
@@ -1088,9 +1105,9 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
    for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
-   MEMLORD_FLAG_DEFER; there a fence may record its event. It calls `drop`, if set, exactly once,
-   when MemLord will not call `done` again. An alloc with the key of a pending storage ends that
-   storage first.
+   MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
+   if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
+   storage ends that storage first.
    Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
            unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
@@ -1105,15 +1122,15 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
 
-/* Records that a live storage is used by the work that the fence stands for (record_stream). A
-   later memlord_free or memlord_release of the storage then waits until all its uses are done. A
-   later use on the same queue replaces an earlier use.
+/* Records that a live storage is used by the work that the fence stands for, as record_stream of
+   PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
+   uses are done. A later use on the same queue replaces an earlier use.
    Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Credits every deferred free whose fences are done, and returns how many bytes it credited.
+/* Ends every pending storage whose fences are done, and returns how many bytes these storages had.
    Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
            done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1125,13 +1142,13 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
-   the return address of its own function. `file` is the module and the offset in it, such as
-   "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
-   symbol that contains the address (link with -rdynamic). It is "" if there is none, and on Windows
-   and macOS. MemLord looks it up when the site is first shown in a report, by memlord_sites_top or
-   of a block, but not for a line of the log. After dlclose the site stays as it was. If another
-   module then gets the address, its site is a new one. The result is never NULL, and lives until
-   destroy.
+   the return address of the function that it is in. `file` is the module and the offset in it, such
+   as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
+   dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
+   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
+   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
+   log. After dlclose the site stays as it was. If another module then gets the address, its site is
+   a new one. The result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1184,8 +1201,8 @@ typedef struct memlord_function {
 /* Names the functions at a return address, the innermost first: each is inlined in the next one.
    Reports show all of them in stacks. They show the site as the first function that is not of a
    library; if there is none, as the last one. The strings are copied.
-   Errors: E_INVALID no functions, or more than 256; E_UNKNOWN a planted site, or not seen by this
-           ledger; E_NOMEM. */
+   Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
+           or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
                                                       const memlord_function *functions,
                                                       size_t count) MLI_OFF(MEMLORD_OK)
@@ -1212,8 +1229,8 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
-   on two devices is two rows. Sites whose number in `order` is 0 are left out.
+/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site that
+   is used on two devices is listed twice. Sites whose number in `order` is 0 are left out.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -1245,7 +1262,7 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
    is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
    In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
-   more in one case of 20. A stack without a sample has no row.
+   more in one case of 20. A stack without a sample is not listed.
    `temporaries` is the number of sampled blocks that their own thread freed before the next of its
    allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
    caller could keep one buffer. */
@@ -1261,9 +1278,10 @@ typedef struct memlord_stack_stat {
     uint64_t temporaries;
 } memlord_stack_stat;
 
-/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
-   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
+/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack that
+   is used on two devices, or with two sites, is listed twice. Stacks whose number in `order` is 0
+   are left out. A stack frees nothing, so the orders by frees list the stacks by what they
+   allocated.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -1293,7 +1311,8 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
 
 /* -- statistics -- */
 
-/* Every statistic of a device: its name, kind, name in PROMETHEUS, and text. The kinds are
+/* Each line has a statistic of a device: its name, its kind, its name in PROMETHEUS, and its text.
+   The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
    A selector of several devices adds the statistics up. To add one, add a line here and the code
@@ -1412,8 +1431,8 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* For each rate of statistics that reports show: its name, its name in PROMETHEUS, and its text. A
-   rate is 0 to 1, or NaN when nothing was counted. */
+/* Each line has a rate that reports show: its name, its name in PROMETHEUS, and its text. A rate is
+   0 to 1, or NaN when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
     X(recovery_rate, "recovery_ratio",                                                        \
@@ -1426,9 +1445,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
-   scopes, and sets each peak to the live bytes. Live storages stay live. Calls of other threads
-   wait meanwhile, as they do for memlord_peak_reset. */
+/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0, also
+   those of sites and scopes, and sets each peak to the live bytes. Live storages stay live. Calls
+   of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
@@ -1671,12 +1690,22 @@ MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets how many bytes a tag is planned to hold on a device, for reports to compare.
+/* Sets how many bytes a tag is planned to hold on a device. Reports compare them with the live
+   bytes.
    Errors: E_INVALID if the tag is NULL or "", or bytes is over 2^48; E_DEVICE if `device` is not
            one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
+/* The next groups are about the memory of devices and the phases of a program. A physical device is
+   memory that one or several devices share. A poller is a thread of MemLord that samples a physical
+   device at intervals. A ticket holds bytes of a limit for later allocs. An account is charged the
+   bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
+   collection is a run of the host's callbacks that give memory back. A page is a file by which the
+   ledgers of several processes tell each other what they hold. A scope is a phase of the program
+   with a name. A context is the open tags and scopes that the calls of a thread use. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
    source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
@@ -1713,9 +1742,9 @@ typedef struct memlord_other {
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
    context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   live. Reports show them, and take them off what is unaccounted. `others` are the processes that
-   hold most besides this one, the largest first; a pid of 0 ends the list. memlord_explain and
-   reports show them, with their names where Linux tells those. */
+   among the live bytes. Reports show them, and take them off what is unaccounted. `others` are the
+   processes besides this one that hold most, the largest first; a pid of 0 ends the list.
+   memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -1732,8 +1761,8 @@ typedef struct memlord_capacity {
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
-   thread is in the old source, it waits until that has returned. It forgets the old source's
-   samples.
+   thread is in the old source, the call waits until the old source has returned. The samples of the
+   old source are forgotten.
    Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
@@ -1759,7 +1788,8 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
    overrides the interval. A poller also starts by itself when a device is used that has all three:
    a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
+   read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -1783,15 +1813,16 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity, and changes it with the capacity. It takes a sample
-   if no capacity is known.
+/* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes with
+   it. It takes a sample if no capacity is known.
    Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
-   keep. A negative result says how many bytes are too many. INT64_MAX says that neither limit nor
-   capacity is known. A device that is new to the ledger is added if its type has a source.
+/* Returns how many bytes still fit: the smaller of limit - live bytes and capacity - bytes in use,
+   minus what open tickets keep. A negative result says how many bytes are too many. INT64_MAX says
+   that neither limit nor capacity is known. A device that is new to the ledger is added if its type
+   has a source.
    Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
            source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
@@ -1804,20 +1835,22 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
-   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
-   it is -n where every device has at least n bytes to spare. It is 0 if the result is -1. */
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
+   result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
    physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
-   where several share the memory. The line also has the bytes of what is not listed, how many
-   requests failed on this device before, how many bytes the neighbours on the page hold there, and
-   how many of them rest: see memlord_pressure_open and memlord_pressure_raise. It returns a length
-   as snprintf does, and allocates nothing. MemLord logs this line itself when an allocation fails
-   for good. When a reservation is refused, it logs the line as a warning, at most once a second.
+   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
+   memory, each tag and site comes with its device. The line also has the bytes of the tags and
+   sites that it does not list, how many requests failed on this device before, how many bytes the
+   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
+   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
+   this line itself when an allocation fails for good. When a reservation is refused, it logs the
+   line as a warning, at most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1980,7 +2013,7 @@ typedef struct memlord_band {
 /* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
    are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
    uncovered 100 % are logged as warnings.
-   Errors: E_INVALID if a band is bad, which the log names; E_DEVICE if `sel` is not a selector;
+   Errors: E_INVALID if a band is bad; the log names the band. E_DEVICE if `sel` is not a selector;
            E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
@@ -1997,13 +2030,13 @@ MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, siz
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
 /* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
-   that of all devices until the host sets one, except with MEMLORD_FLAG_NO_STRATEGY. */
+   in force for all devices until the host sets a strategy, except with MEMLORD_FLAG_NO_STRATEGY. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
 /* -- collection -- */
 
-/* For each reason why a collection runs: its name, and its text. */
+/* Each line has the name and the text of a reason why a collection runs. */
 #define MLI_REASONS(X)                                                                        \
     X(BAND, "band") /* a threshold of the strategy is crossed */                              \
     X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
@@ -2074,9 +2107,10 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
-   wanted, or 0 for no number. *reclaimed, if not NULL, gets the bytes that they gave back, or 0
-   after an error. MEMLORD_OK says that a callback ran, not that it gave back enough.
+/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: how many
+   bytes are wanted, or 0 if that is not known. *reclaimed, if not NULL, gets the bytes that they
+   gave back, or 0 after an error. MEMLORD_OK says that a callback ran, not that it gave back
+   enough.
    Errors: E_INVALID if the reason is unknown; E_DEVICE if `device` is not one device; E_UNKNOWN if
            no callback serves the reason there; E_STATE if a collection of the device is running, or
            no callback could run. */
@@ -2084,8 +2118,9 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it at a
-   safe point. Without pollers it first samples what is older than their interval.
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it where
+   callbacks may run. Without pollers it first samples the devices whose latest sample is older than
+   the pollers' interval.
    Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2115,7 +2150,7 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
    and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
@@ -2199,8 +2234,8 @@ enum {
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
    is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
    are then at least the sum of what the processes hold, and an emergency of one of them is an
-   emergency of all. The limit is of this process alone. Where the capacity is not known, the limit
-   stands for it. */
+   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
+   limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2213,9 +2248,9 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
 /* Sets the identity of the physical device that a device's bytes are in. The identity is a text
    that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
-   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of
-   its own: the cgroup with the lowest memory limit, or the machine, as memlord_pressure_open finds
-   it. NULL or "" takes off what the host has set.
+   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
+   built-in identity: the cgroup with the lowest memory limit, or the machine, as
+   memlord_pressure_open finds it. NULL or "" takes off what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -2241,9 +2276,9 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Leaves the page, and joins the listener. The file stays. If another thread is in
-   memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
-   call does nothing.
+/* Leaves the page, and waits until the thread of the listener has ended. The file stays. If another
+   thread is in memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too.
+   Without a page the call does nothing.
    Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2274,7 +2309,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
    Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost scope of this thread. A thread that exits ends all of its own.
+/* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
    Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
            was adopted (see memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2343,7 +2378,8 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds ns to the time that a device took for a scope, once its events have measured that time.
+/* Adds ns to the time that a device took for a scope. The host has measured that time, by events of
+   the device.
    Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
@@ -2372,10 +2408,10 @@ typedef struct memlord_context {
    after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
    zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
-   Errors: E_INVALID if `context` is NULL; E_STATE if it is a stale copy, of another live ledger, or
-           one that another thread is in, or if the ledger's own allocator calls; E_NOMEM if the
-           first swap cannot allocate the record of the context, or the thread has no record. After
-           an error nothing is swapped.
+   Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
+           live ledger, if another thread is in it, or if the ledger's own allocator makes the call;
+           E_NOMEM if the first swap cannot allocate the record of the context, or the thread has no
+           record. After an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
@@ -2405,12 +2441,12 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which
-   much has changed. These snapshots have no blocks. The interval then grows with the ledger's
-   life, so that all of them fit. The time is that of the ledger's clock. While a clock of the
-   host's stands still no snapshot is taken. If the clock runs ahead, or the interval changes, the
-   thread notices within a second.
+   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
+   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
+   that are due, if much has changed; with this flag only checkpoints have blocks. The interval then
+   grows with the ledger's life, so that all of them fit. The time is that of the ledger's clock.
+   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
+   or the interval changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -2421,10 +2457,10 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
 
 /* -- events: every change, in a ring -- */
 
-/* For each kind of event: its name, and its text. */
+/* Each line has the name and the text of a kind of event. */
 #define MLI_EVENTS(X)                                                                         \
     X(ALLOC, "alloc")             /* a block begins */                                        \
-    X(FREE, "free")               /* a block is credited */                                   \
+    X(FREE, "free")               /* a block ends */                                          \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* the destination of a move begins */                      \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
@@ -2436,7 +2472,7 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
     MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
-    MEMLORD_EVENT_FREE = 1,        /* a block is credited */
+    MEMLORD_EVENT_FREE = 1,        /* a block ends */
     MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
     MEMLORD_EVENT_MOVE = 3,        /* the destination of a move begins */
     MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
@@ -2479,9 +2515,11 @@ MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK
    Errors: E_INVALID if `fn` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
-/* -- reports -- */
+/* -- reports --
+   A report is what a ledger knows, written in one of the formats below. PROMETHEUS and the other
+   names in capitals are these formats. */
 
-/* For each format: its name, the suffix of its files, and what it is. */
+/* Each line has a format: its name, the suffix of its files, and what it is. */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2554,17 +2592,17 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
    them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
    PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
-   digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
-   (device, tag, scope, rest, site, from, to, version), and what is beyond 1000 bytes.
+   digits and _. It also leaves out a label with the name of an earlier label or of one of MemLord's
+   own labels (device, tag, scope, rest, site, from, to, version), and all labels beyond 1000 bytes.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
    memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
-   ledger's output_dir, or else the current directory. It replaces no file. If there is one of that
-   name, the process id and a number follow the time. The last call counts. A forked child that
-   exits writes a report of its own.
+   ledger's output_dir, or else the current directory. It replaces no file. If there is a file of
+   that name, the process id and a number follow the time. Of several calls the last one counts. A
+   forked child that exits writes a report of its own.
    Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
@@ -2728,12 +2766,12 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends a guard. This context is then as deep in tags, or in scopes, as before the guard began. So
-   it also ends the tags or scopes that were begun since and not ended, and leaves adopted scopes
-   that were not returned. That is how the next guard around restores the depth after a longjmp. A
-   second end does nothing. In another context than the guard began in (that of another thread, or
-   of another fibre) it only counts, in dropped_sites of the sum of all devices. The first such end
-   is logged. */
+/* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
+   began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
+   adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
+   next outer guard thus ends its tag or scope. A second end does nothing. In another context than
+   the guard began in (that of another thread, or of another fibre) the call ends nothing, and
+   counts in dropped_sites of the sum of all devices. The first such end is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -2784,10 +2822,11 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 } /* extern "C" */
 #endif
 /* ---------------------------------------------------------------------- >>macros --
-   Macros that plant a site, pass a pointer, or end a tag or a scope with its block of code. */
+   These macros plant a site (a static record of a place in the source), pass a pointer, or end a
+   tag or a scope with its block of code. */
 
-/* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
-   address. In C without GNU extensions such a handle is cut to the width of an address. */
+/* Gives the key of a storage: its address, or its handle as an integer. A handle may be wider than
+   an address. In C without GNU extensions such a handle is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -2804,9 +2843,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The site of this line: the address of a static record. In C without statement expressions it is
-   NULL, and the macros below are statements that plant the record themselves. With MEMLORD_DISABLE
-   it is NULL, too. */
+/* Gives the site of this line: the address of a static record. In C without statement expressions
+   it is NULL, and the macros below are statements that plant the record themselves. With
+   MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -2830,9 +2869,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* The place that called the function you are in: memlord_site_at of its return address. This site
-   has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE(). The
-   argument is a ledger; without an argument the ledger is memlord_global(). A function that the
+/* Gives the place that called the function you are in: memlord_site_at of its return address. This
+   site has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE().
+   The argument is a ledger; without an argument the ledger is memlord_global(). A function that the
    compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
    only. */
 #if defined(__GNUC__)
@@ -2860,8 +2899,8 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_CALL(name, ...) name(__VA_ARGS__, MEMLORD_SITE())
 #endif
 
-/* The recording calls, with the storage as a pointer and with the site of the call. In GNU C and in
-   C++ they are expressions of type memlord_result, otherwise statements. */
+/* These macros make the recording calls, with the storage as a pointer and with the site of the
+   line. In GNU C and in C++ they are expressions of type memlord_result, otherwise statements. */
 #define MEMLORD_ALLOC(lord, dev, ptr, bytes)                                                  \
     MLI_CALL(memlord_alloc, lord, dev, MEMLORD_KEY(ptr), bytes)
 #define MEMLORD_FREE(lord, dev, ptr) MLI_CALL(memlord_free, lord, dev, MEMLORD_KEY(ptr))
@@ -2881,8 +2920,9 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
        MEMLORD_SCOPED(lord, "decode");      is a scope
 
    They end with the block however it is left: by break, continue, return, goto or an exception.
-   longjmp skips the end; then the end of the next guard around restores its own depth. The name of
-   a scope is a string literal, as its record is static. The name of a tag may be a variable.
+   longjmp skips the end; then the end of the next outer guard also ends what was left open. The
+   name of a scope is a string literal, because the record of the scope is static. The name of a tag
+   may be a variable.
    Both are declarations. After `if (x)` or a case label give them a block of their own:
 
        case 1: { MEMLORD_TAGGED(lord, "a"); ... }
@@ -2996,8 +3036,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* The namespace inside mlord. Files of one program may be compiled in different ways, so each way
-   has types of its own. */
+/* The namespace inside mlord. Files of one program may be compiled with different knobs, such as
+   MEMLORD_DISABLE, so each way has types of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -3274,8 +3314,8 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 #endif
 
 #endif /* MEMLORD_H */
-/* Stands outside the include guard, because another header may have included memlord.h without
-   MEMLORD_PMR. */
+/* This part stands outside the include guard, because another header may have included memlord.h
+   without MEMLORD_PMR. */
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
@@ -3284,9 +3324,10 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 namespace mlord {
 MLI_WAY {
 
-/* Records what passes through it to another memory resource, on a device. A block's site is the
-   code that called allocate. Without optimisation that is an inline function of the C++ library.
-   Frees have no site. Requires: the ledger and `upstream` outlive the resource. */
+/* Passes every request on to another memory resource, and records the memory that it gets, on a
+   device. A block's site is the code that called allocate. Without optimisation this code is an
+   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
+   outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -5569,8 +5610,8 @@ enum {
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes it pairs with the release store that drops
-   it. */
+/* A spin lock for short work. The exchange that takes the lock pairs with the release store that
+   drops the lock. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
@@ -5911,7 +5952,7 @@ struct mli_threads_state {
                           for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
-    mli_ptr all;       /* mli_thread *: the first record of the list */
+    mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
     struct mli_thread *orphan; /* the record that threads without a record of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
@@ -5948,9 +5989,9 @@ struct mli_counters_state {
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
-    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
-                                     also looks for a due snapshot at its end; 0: no call looks */
-    mli_u64 looks;                /* how many times a counter was published while `batch` was 0 and
+    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
+                                     looks at its end whether a snapshot is due; 0: no call looks */
+    mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
@@ -5960,7 +6001,7 @@ struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
                               can be in force */
-    mli_u32 polling;       /* one of MLI_POLLING_... */
+    mli_u32 polling;       /* one of MLI_POLLING_...: which pollers run */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
@@ -6024,8 +6065,8 @@ typedef struct mli_life {
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a registered ledger, and may allocate. After an error the ledger is not
-       made. */
+    /* Does what needs a ledger that is in the list of live ledgers, and may allocate. If it returns
+       an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
@@ -6075,7 +6116,8 @@ enum { /* values of mli_process.started */
 /* The only state of the process. Its valid initial state is all zeros. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
-    mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
+                               ledgers */
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
@@ -6142,7 +6184,8 @@ typedef struct mli_self_state {
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
     memlord *found;            /* result of the latest memlord_find */
-    uint32_t hooked;         /* 1: the exit hook of the thread is set */
+    uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
+                                when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
@@ -6704,9 +6747,10 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    A width aligns values to the right and text to the left; a site has no width. A - aligns values
    to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
-   written as -. In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {,
-   and %jd writes any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for
-   INT64_MIN with %jd, and for NaN with %g. */
+   written as -.
+   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
+   any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with
+   %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -7075,7 +7119,8 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps only the logger calls that this thread is in, because the child has no other thread. */
+/* In a forked child, keeps only the logger calls that this thread is in, because the child has no
+   other thread. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -7140,11 +7185,11 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory. The ledger gets regions from its allocator, which is the host's or
-   the os allocator below, and cuts them into pieces. May use os/ and base/atomics. Invariant: while
-   the allocator runs, the thread holds no lock and is marked busy, so that a call that the
-   allocator makes into a ledger does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces;
-   MLI_RANK_PAGES, in the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
+   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
+   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
+   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
+   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
@@ -9249,24 +9294,27 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
-   cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
-   enter or freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
-   published bytes, which never exceed the live bytes, or from levels that were live together.
-   Locks: the count lock, then the lock of a row. */
+   book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
+   the thread allocated less those it freed. To publish a cell is to add to its row what its level
+   has changed; the cell may hold back a part, at most a batch. The orphan record has the cells of
+   threads without a record. A dev is the number of a device, a phys a physical device, a shard a
+   part of the map, a span a scope that a thread is in. May use base/memory, books/threads,
+   books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above the true peak.
+   It is computed from published bytes, which never exceed the live bytes, or from levels that were
+   live together. Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record, which threads without a record share, any thread counts,
-   under the count lock. A thread that frees the block of another thread counts the free in its own
-   cell, so a level may be negative. Sums of levels are exact modulo 2^64.
+   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
+   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
+   levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
    below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
-   changed since the last one to the row's published bytes, less a part that the cell holds back,
-   and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So while
-   no thread is inside a shard, the published bytes of a row are at most the live bytes, and at
-   least these less a share for each cell. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). The thread decides from its cell alone whether to publish, because to
-   fetch a row that another thread has just written takes longer than the rest of a call. */
+   changed since the last one to the row's published bytes, except for a part that the cell holds
+   back, and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
+   at least these less a share for each cell. A reader of the peak adds the highs that are not yet
+   published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9303,9 +9351,9 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the member of a device's cell with the threshold for the next band check. The thread
-   requests the check at the free that brings `out` above the threshold, so 0 means the next free.
-   The member is freed_here, which otherwise only the cells of sites use. */
+/* Returns where a device's cell has the threshold for the next check of the device's bands. The
+   free that brings `out` above the threshold requests the check, so 0 means the next free. The
+   member is freed_here, which only the cells of sites need otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9334,14 +9382,14 @@ typedef struct mli_row {
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
-    mli_u64 sampled_peak;  /* of a device: the most published since its phys was sampled; signed */
+    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
     mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
                               a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
-                              row */
-    mli_cell *first;       /* the row's first cell, after a second cell has published its bytes and
-                              until the first publishes again; otherwise NULL */
+    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
+                              the device's row */
+    mli_cell *first;       /* the cell that published first, from the time when a second cell
+                              publishes until the first publishes again; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
@@ -9376,14 +9424,14 @@ typedef struct mli_sample_mark {
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* the balance of arena bytes, and the part under tags */
+    mli_u64 arena, arena_tagged;   /* arena bytes, taken less given back; the part with tags */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the mark of the sample being taken; under the phys lock, too */
-    struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
+    struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
@@ -9421,10 +9469,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If the last row was never published, makes that row again. Requires: the caller holds the
-   cold lock. */
+   memory. If mli_row_publish has not shown the last row, makes that row again. Requires: the caller
+   holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
-/* Publishes the row that was made last. Requires: the caller holds the cold lock. */
+/* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
@@ -9439,32 +9487,30 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets the time from which on a publication looks for a due snapshot; 0 means never. */
+/* Sets the time from which on a call that publishes a cell looks for a due snapshot; 0: never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
 
-/* Requests that the end of this call, or of the next call on the device, checks the device's bands.
-   May be called inside a shard. */
+/* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
 /* Returns how far the highest level of a cell since its last publication is above its base. If
-   another cell of the row has published since, takes the present level instead. Requires: the
-   caller holds the row's lock, if the ledger has a batch. */
+   another cell of the row has published since, uses the present level instead. Requires: the caller
+   holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. Does
-   nothing if another cell has published since this one did, because the published bytes may have
-   been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
+   another cell has published since this one did, does nothing: the published bytes may have been
+   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
-/* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
-   tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
-   that called free. */
+/* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
+   counts there, and counts freed_here and frees_here at the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
-    uint64_t word2;                  /* the rows of the site and the tag */
+    uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
@@ -9482,15 +9528,14 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. That happens while calls are in
-   progress, because a sum may then have some counts of a call and lack the others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. A sum b may exceed its sum a
+   while calls are in progress, because sums may then have some counts of a call and lack others. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
-/* Returns a part of a whole in percent. Is out of line, because processors without AVX-512 convert
-   a uint64_t in 40 bytes of code. */
+/* Returns a part of a whole in percent. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
 /* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
@@ -9515,7 +9560,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Keeps bytes out of a device's total `freed` that are counted now but ended before the reset. */
+/* Takes bytes off a device's total `freed`, because they were freed before the last reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
 /* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */
@@ -9617,15 +9662,16 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if the end of the call is to look for a due snapshot, because the host's clock may be
-   called only there. Without a batch every call publishes, and one publication in 64 looks. */
+/* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
+   only there, so with such a clock the time is not compared here. Without a batch every call
+   publishes, and only one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if a publication of `live` bytes has reached a bound of a
-   band, if the device's holders are to be noted again, or if a snapshot may be due. */
+/* Requests a check at the end of the call if it has work: the published bytes have reached a bound
+   of a band, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9633,8 +9679,8 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* Raises the innermost span of the calling thread to the `high` of the thread's cell. Returns the
-   thread, or NULL if it is in no scope or the cell is not its own. */
+/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of its
+   innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -9673,8 +9719,8 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
 }
 
 /* Counts a cell as one that publishes, before its first publication. The row's other cells then
-   have a smaller share, so it asks their threads to publish, except in a row of a site. Until the
-   first cell publishes again, it may hold back a whole batch, and row->first points to it. */
+   have a smaller share, so their threads are asked to publish, except in a row of a site. Until the
+   first cell publishes again, row->first points to it, because it may hold back a batch. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9690,7 +9736,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Sets the limit of a cell. Stores UINT64_MAX for 0, which marks a cell that never published. */
+/* Sets the limit of a cell. Stores a limit of 0 as UINT64_MAX: 0 marks an unpublished cell. */
 static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
@@ -9705,8 +9751,8 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 /* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
    then row->held has the bytes that the cell holds back, and publications of other cells count them
    in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
-   bytes plus 1. If the thread is in a free that has read `special` already, this free must publish,
-   too, because it lowers these bytes. So the cell's threshold for the next band check becomes 0. */
+   bytes plus 1. That thread may be in a free that has already read `special`. This free must
+   publish, too, because it lowers these bytes. So its next band check becomes due at once. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9716,7 +9762,7 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
 /* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
-   what mli_cell_limit_set does to a limit of 0. */
+   what mli_cell_limit_set does to a 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -9732,8 +9778,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
    afterwards, and raises the row's peak. The level can then rise by the margin, or fall by `hold`,
    before the next publication. So the row is locked about once for each half share that the level
-   rises or falls. With a batch of 0 every call publishes, by an atomic addition and without a
-   lock. */
+   rises or falls. With a batch of 0 every call publishes, by an atomic addition without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -9786,9 +9831,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes each of a thread's cells in a book that could hold back more than its share before it
-   reaches its limit. Also publishes a cell that is the only published one of its row, in case a
-   peak reset has asked for it. */
+/* Publishes each cell of a thread in a book that could hold back more than its share below its
+   limit. Also publishes a cell if no other cell of its row has published, because a peak reset may
+   have asked for that. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -9922,8 +9967,8 @@ typedef struct mli_cell_sums {
 } mli_cell_sums;
 
 /* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
-   `level` also pairs with the release stores of the calls that count. So a reader that finds the
-   level that a call stored also finds the counts of all earlier calls of that thread. */
+   `level` also pairs with the release stores of the calls that count: a reader of the level that a
+   call stored also finds the counts of all earlier calls of that thread. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -10614,9 +10659,10 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused.
-   The row count, the index and the map publish a dev only when all data of its device can be read.
-   Lock: the cold lock. */
+   devices. A row has the counters of a device. A poller is a thread that samples the capacity of
+   devices. A selector is a memlord_device that may name several devices. May use books/names and
+   books/counters. Invariants: a dev is never removed or reused. The row count, the index and the
+   map publish a dev only when all data of its device can be read. Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10624,7 +10670,8 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* By device type: 1 if its bytes are in main memory. All such types share one physical device. */
+/* For each device type: 1 if its bytes are in main memory. All such types share one physical
+   device. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
 /* Returns 1 if the argument names one device. */
@@ -10657,8 +10704,8 @@ MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
 /* Returns 1 if `polling` was set last. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
-/* Sets the device types that can have a strategy in force, one bit for each type. A new device of
-   such a type has its bands checked. */
+/* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
+   type. The bands of a new device of such a type are then checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
@@ -10718,8 +10765,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
 }
 
 /* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
-   there are already MEMLORD_MAX_DEVICES. Uses again a record that an earlier try has left because
-   it lacked memory. */
+   there are already MEMLORD_MAX_DEVICES. If an earlier try made the record and then found no memory
+   for the row, uses that record. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -14097,16 +14144,19 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
-/* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
-   and books/counters. Invariant: a ledger has one ring, from the first memlord_events_start until
-   the ledger ends. Lock: the registry lock, to install the ring. Events are written and read
-   without a lock. */
+/* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
+   ledger's clock. An event names its site, tag or stack by the number of a row, the counters of one
+   of these on a device. May use books/threads, books/sites, books/stacks and books/counters.
+   Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
+   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
-   it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
-   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
+   it alone. So two threads write to the same word only when one of them gets a sub-buffer. A reader
+   copies an event, and then checks that the event's sub-buffer was not given out again
+   meanwhile. */
 
-/* An event in the ring. It names the row of its site, or the row of a stack, which tells the site.
+/* An event in the ring. It has the row of its site, or that of its stack; a row of a stack names
+   the site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
      stream  the stream of the block; 0 means none */
@@ -14146,8 +14196,8 @@ typedef struct mli_ring {
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
-   the ledger grows older. */
+/* What converts stamps to nanoseconds. The rate is the mean since create, so it becomes more
+   precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
@@ -14164,8 +14214,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
    sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits; `bytes` may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and
-   counted. */
+   bits; If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
+   site. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14216,7 +14266,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
    sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns what is wrong with the event settings of a description, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
@@ -14257,7 +14307,7 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that a sub-buffer still holds. Makes one addition for each run of
+/* Counts as lost the events that a sub-buffer still holds. Makes one addition for consecutive
    events of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
@@ -14326,7 +14376,7 @@ static void mli_ring_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows) {
     const mli_ring *ring = mli_ring_of(lord);
-    if (ring) /* a thread may see the alert before it sees the ring */
+    if (ring) /* a thread may see MLI_ALERT_EVENTS before it sees the ring */
         ring->write(lord, t, kind, dev, storage, bytes, rows);
     else
         mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -14573,15 +14623,18 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
-   for. A pending block was freed, and ends when its fences are done. May use base/memory,
-   books/devices and books/threads. Invariant: only one thread at a time, the asker of a fence,
-   calls the fence's `done` and `drop`, and it holds no lock then. Lock: MLI_RANK_FENCES. A thread
-   may take this lock inside a shard, and enters no shard while it holds the lock. */
+   for. A fence tells, by its function `done`, whether a device has finished its work with a block.
+   A pending block was freed, and ends when its fences are done. To drop a fence is to call its
+   `drop`, after which the ledger no longer uses it. A dev is the number of a device, and a shard a
+   part of the map of blocks. May use base/memory, books/devices and books/threads. Invariant: only
+   one thread at a time, the asker of a fence, calls the fence's `done` and `drop`, and it holds no
+   lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard
+   while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls that found queues of the type; some calls may not be counted */
+    mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
     mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
@@ -14604,13 +14657,14 @@ typedef struct mli_queue {
     uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
-    uint32_t rest;  /* how many calls leave the queue alone after a "not done" */
+    uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
+                       done" */
     uint32_t due;   /* from this number of calls on, a call asks the first fence again */
 } mli_queue;
 
-/* A fence that the host passed in. `sibling` and `serial` belong to the thread that holds the side
-   record of the block. The fences lock guards the other members. A record is used again and never
-   freed, so that a fork and the end of the ledger find every fence in one list. */
+/* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the
+   block's side record (books/parts). The fences lock guards the other members. A record is used
+   again and never freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record that was made before this one */
@@ -14670,8 +14724,8 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 /* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has got other fences. A fence that has
-   an asker is dropped by its asker. The others are dropped at the end of this call or a later one.
+/* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
+   an asker, the asker drops it. The end of this public call or of a later one drops the others.
    Does nothing if f is NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
@@ -14936,7 +14990,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs that function
+                                                                    drops them */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -16496,14 +16551,16 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
 /* Gives a block a description or another tag. Owns no state: books/parts has the description, and
-   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
-   map. */
+   the block's entry in the map has the tag. A row has the counters of a tag on a device. A cell has
+   a thread's part of a row, and the orphan record has the cells for threads without a record. A
+   shard is a part of the map. May use books/parts and books/blocks. Locks: those of the map. */
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
 /* Gives a live block another tag, which is a kept string, or no tag if it is NULL. The row of the
-   tag depends on the block's device, and cannot be added inside a shard. So the function looks for
-   the device first, and starts again if the block has moved to another device meanwhile. */
+   tag depends on the block's device, and cannot be added inside a shard. So the function first
+   looks up the device, then adds the row, and then enters the shard. If the block has moved to
+   another device meanwhile, starts again. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -17647,21 +17704,22 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 /* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
    A fence has two functions of the host. `done` tells whether a device has finished with the block;
    to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
-   the same queue are done in order. Owns no state. May use books/. Invariants: a pending block
-   stays in the map until its last fence is done; only the thread that asks a fence calls its
+   the same queue are done in order. A side record has the facts of a block for which its entry in
+   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
+   block stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record (what an entry has no room for) has a serial. When the
-   last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
-   slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
-   may end further blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end
-   gets 0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
-   fence (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. When the last fence of a block is done,
+   the block ends, and its end calls mli_call_end like any call. The slow function behind
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
+   then asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
 /* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
    that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. A thread without the system's barrier always takes the slow function, which
-   has a barrier. */
+   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+   function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -17693,7 +17751,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
+/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
    device type. If `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
@@ -17738,8 +17796,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
-                                               references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
+                                               the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -18671,8 +18729,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
-   placeholder meanwhile. */
+/* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
+   or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -18880,8 +18938,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Cleared, because the debug line of a later call would otherwise count this free
-               again. */
+            /* The note is cleared, because the debug line of a later call would otherwise count
+               this free again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -19097,7 +19155,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* free_begin logged the free */
+    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
     mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
@@ -19135,7 +19193,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route from one device to the other, and on the device that it goes to. */
+/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
+   device that the copy goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19449,8 +19508,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in `special` ask for them. Looks only in the thread's record and its cache.
-   Returns 0 if one of these is missing there, or if the stack of this alloc is to be sampled. */
+   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
+   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
+   sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19656,8 +19716,8 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since the call began. The next call serves these
-       bits. */
+    /* Other threads may have set further bits of this mask since the call began. The thread's next
+       call serves these bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -19918,17 +19978,20 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns the scopes, and each thread's totals in each scope (a thread scope). May use books/.
-   Invariants: a scope or a thread scope is never removed; the totals of a scope come from the
-   thread's own counters, so a call that counts does nothing for scopes. Lock: cold, to make a scope
-   or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
+   of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
+   the bytes that the thread allocated less those it freed, and its high is the highest level since
+   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
+   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
+   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
+   cold, to make a scope or a thread scope. */
 
-/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
-   An invocation is a scope from its begin to its end. Only the thread itself writes its thread
-   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
-   how the levels of a thread's cells change, while the span's context is in that thread. A span
-   that ends on another thread than it began on adds to the thread scope of the thread that ends it.
-   A context that adopts a scope has a span of its own in it. */
+/* Only the thread itself writes its thread scopes and the spans of the context that it is in;
+   readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
+   the span's context is in that thread. A span that ends on another thread than it began on adds to
+   the thread scope of the thread that ends it. A context that adopts a scope has a span of its own
+   in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -19945,8 +20008,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
-                                                ended span changed the thread's level; signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
+                                                 each ended span changed the thread's level;
+                                                 signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -19960,8 +20024,8 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
 /* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
-   resumes those of the context that it has entered. Between the two the levels of the spans count
-   from 0. Requires: the context has scopes. */
+   resumes those of the context that it has entered. Between the two, the spans are independent of
+   the levels of any thread. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
@@ -19969,21 +20033,22 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
-   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
+   the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: adds the invocations that a context is in to the running invocations. */
+/* In a forked child: counts the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
-/* Returns the length of a name. A longer name than MLI_SCOPE_NAME bytes is cut between two UTF-8
-   characters, so that at most MLI_SCOPE_NAME bytes are left. */
+/* Returns the length of a name, cut to at most MLI_SCOPE_NAME bytes between two UTF-8
+   characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
-   unless `devices` is NULL. A thread scope of an earlier epoch adds only to `running`. */
+/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
+   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+   `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
@@ -20056,9 +20121,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
-   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
-   context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
+   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
+   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20100,8 +20165,8 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the caller has to get memory
-   and then call again. */
+/* Makes a scope, with copies of its path and its name. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -20151,13 +20216,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     return r;
 }
 
-/* Returns the thread scope of a thread in a scope, made on first use, or NULL if there is no
-   memory. */
+/* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
+   is no memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds its thread scope */
+        if (s->thread == t->id) return s; /* only the thread itself adds its thread scopes */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -20173,8 +20238,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* -- spans -- */
 
 /* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context is as deep in scopes as it may be. Returns E_NOMEM also for the orphan record, whose
-   calls come from many threads. */
+   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
+   record, which all threads without a record of their own share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20190,10 +20255,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
-   the highest level since the last publication. The function also raises the peaks of the shared
-   scopes that thread `t` is in. `t` is NULL if the thread was not yet in these scopes when the cell
-   reached the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
+   these scopes when the cell reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20204,8 +20268,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
-   `adopted` is the invocation that the context has joined, or NULL if the span begins a new
+/* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
+   span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
    invocation. The high of each cell starts again at its level, so that it measures the peak of this
    span. The span around it keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
@@ -20243,10 +20307,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
-   if it is in none. If there is no memory for a thread scope of `t`, an invocation that began on
-   another thread counts as lost. */
+/* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
+   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
+   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
+   scope of `t`, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20298,7 +20362,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
+/* Changes the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
    the thread's levels from them. The spans then have differences, which any thread can take over.
    With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
@@ -20391,8 +20455,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token, which has the ledger's generation and the scope. The second
-   word is the token of the invocation in mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the number of the scope.
+   The second word names the invocation: see mli_joint_find. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
@@ -20446,8 +20510,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into a total, minimum and maximum. `first` is 1 if none was
-   merged before. */
+/* Merges the values of one thread scope into the sum over several: a total, a minimum and a
+   maximum. `first` is 1 if none was merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -20491,7 +20555,7 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* Other threads count meanwhile, so the sum may have the end of an invocation without its
+    /* The other threads go on counting, so the sum may have the end of an invocation without its
        begin. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
@@ -20505,8 +20569,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* read after the copies, because the loads of the copies are
-                                        acquires */
+    after = mli_u64_load(&s->count); /* this load stays after the copies, because the loads of the
+                                        copies are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -20631,7 +20695,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer does not know of adoptions */
+            ended += !t->now.span->adopted; /* the interposer (a preloaded MemLord) is not told of
+                                               adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -20724,8 +20789,8 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
    one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole, which are records without room, and records that are no
-   longer kept. */
+   come the losses of the ledger as a whole: how many records found no room, or are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -20735,7 +20800,7 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-/* Returns the value of loss i, which is one of MLI_LOST_.... */
+/* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
 /* A rate that is computed from the statistics of a device: its name, its name in
@@ -20759,12 +20824,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets the statistics of physical devices in a sum over the devices of a selector. A physical
-   device adds its statistics once, also if several of its devices are in the selector. */
+/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
+   physical device adds its statistics once, also if several of its devices are in the selector. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if known, because free pieces of two pools are not one piece. */
+   if it is known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
@@ -20772,10 +20837,9 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which may have at most `cap`, and returns its new length.
-   The list is in the order of the number at offset `key` of each item, the largest first. The
-   search begins at the end of the list, because most items are below the last one and are not
-   inserted. */
+/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
+   list is in the order of the number at offset `key` of each item, the largest first. The search
+   begins at the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -20792,8 +20856,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds to the statistics of all devices the drops that no device counts, because there was no
-   device to count them on. */
+/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -20804,9 +20867,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
-   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
-   rearm. */
+/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
+   its present level, and all others become 0. The last failed requests are forgotten. No band waits
+   to rearm any more (to start its next collection). */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -20969,8 +21032,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of its row.
-   Returns 0 if there is no memory. */
+/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of the
+   stack's totals. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -20981,8 +21044,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
-   stack for whose frames there is no memory. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
+   the frames of a stack, the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -21025,7 +21088,8 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
 
-/* Returns the live bytes and blocks of the devices less those of their tags. */
+/* Returns the live bytes and blocks that have no tag: those of the devices of a selector, less
+   those in *tagged. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
                                               const memlord_tag_stat *tagged) {
     uint32_t i;
@@ -22268,16 +22332,17 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
-   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
-   writes the slot. Lock: neighbours, which the callers in services/neighbours hold. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
+   slot on the page: the bytes that it holds on each physical device, its requests to the other
+   ledgers, and its answers. May use os/ and base/. Invariant: only the ledger that holds the
+   system's lock on a slot's byte of the file writes the slot. Lock: neighbours, which the callers
+   in services/neighbours hold. */
 
-#define MLI_PAGE_SLOTS 64 /* slots of a page; each ledger that shares the page has one */
+#define MLI_PAGE_SLOTS 64 /* slots of a page */
 
-/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
-   requests to the others, and its answers. The system drops the lock of a slot when the process
-   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
-   may be anything, so it is never an index. */
+/* The system drops the lock of a slot when the process ends, so a process that is killed at any
+   instruction leaves nothing locked. A value that is read from the page may be anything, so it is
+   never used as an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -22288,7 +22353,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
-#define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with its final 0 */
 enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
@@ -22317,10 +22382,10 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a futex, which rises with each request to the slot's ledger and each
-                            answer to it */
-        mli_u32 resting; /* a bit for each device of the slot that rests; only the slot's owner
-                            writes it */
+        mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
+                            answer to it; the ledger waits for it as for a futex */
+        mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
+                            while); only the slot's owner writes it */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -22367,21 +22432,22 @@ MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t w
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a slot has a device with this identity that rests. */
+/* Returns 1 if a device with this identity rests in a slot: see `resting`. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
-/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
-   lowest limit or, without a limit, the machine, which its boot id identifies. `root` is
-   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+/* Returns the identity of the memory that the process may use: that of the cgroup with the lowest
+   limit or, without a limit, the boot id of the machine. `root` is the directory with /proc and
+   /sys: see mli_proc_root. `stall` gets the path of the file by which the kernel tells that tasks
+   wait for this memory. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
 
 /* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
-/* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
-   is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
+/* Asks the kernel to notice when tasks wait for memory. The file at `path` decides whose memory
+   that is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
@@ -22468,7 +22534,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is refused as a page, or NULL if it is not refused. The first function judges
+/* Return why a file is refused as a page, or NULL if it is not refused. The first function judges
    the kind of the file, the second its content. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
@@ -22505,8 +22571,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
 }
 
 /* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
-   forked child inherits the mapping. If the mapping had the descriptor that holds the lock, the
-   child would keep the parent's lock after the end of the parent. */
+   forked child inherits the mapping. If both used one descriptor, the child would keep the parent's
+   lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -22610,8 +22676,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* This function has an mli_cpu of its own, because another thread may be using that of
-       services/room. */
+    /* A reader of its own, because another thread may be using the one in services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22639,8 +22704,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* mli_stall_open sets a trigger. The trigger fires when tasks have waited for memory for 150 ms
-   within 2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
+/* mli_stall_open asks for an event when tasks have waited for memory for 150 ms within a window of
+   2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
    Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
@@ -22675,9 +22740,9 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 }
 #endif
 
-/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, it waits for the listener's own event, so that the listener sees a request after at
-   most the interval of pollers. */
+/* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
+   sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
+   request only at its next look, an interval of pollers later. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -22710,11 +22775,13 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources. Computes from samples, limits, plans and pressure whether a request
-   has room, and says why a request is refused. Keeps what the host says of its pools. May use
-   books/limits and services/bands. Invariants: one thread at a time calls a source for a physical
-   device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources
-   and their callers, then phys for a sample. */
+/* Owns the capacity sources. A source is a function that samples a physical device: how many bytes
+   it has, and how many are in use. The module computes from samples, limits, plans and pressure
+   whether a request has room, and says why a request is refused. It keeps what the host says of its
+   memory pools. A poller is a thread that samples at an interval. A ticket holds reserved bytes.
+   May use books/limits and services/bands. Invariants: one thread at a time calls a source for a
+   physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for
+   sources and their callers, then phys for a sample. */
 
 /* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
@@ -22737,7 +22804,7 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: a safe point. */
+   Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
@@ -22755,14 +22822,13 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. `covered` is how many of the bytes that
-   tickets hold on the device are for the request itself. Does nothing if the ledger has no
-   logger. */
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold on the
+   device, `covered` are for the request itself. Does nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Later it is 1 ns more
-   than the time at which the function last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. The function stores
+   there 1 ns more than the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
    request is within the limit. Requires: no lock is held. */
@@ -22775,14 +22841,15 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* grows by 1 with each new source
-                                                                    of a type; under the callbacks
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: grows by 1 with each
+                                                                    new source; under the callbacks
                                                                     lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged: `last` of mli_log_due */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged: `last` of
-                               mli_log_due */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
+                               it */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged, as
+                               mli_log_due stores it */
 };
 
 /* -- sources -- */
@@ -22825,7 +22892,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Stores how many bytes each device of a physical device has before the capacity source runs. */
+/* Stores how many bytes each device of a physical device holds before the capacity source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -22836,7 +22903,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample, which tell what each device held when the source ran. The bytes held
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
    are the live bytes before or after the source ran, whichever are fewer, because it is not known
    which of the two the source saw. A pool counts with the bytes that it has reserved now, because
    the source may itself report these. */
@@ -22874,8 +22941,8 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
-                                                        sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* only then, because another sampler may be
+                                                        writing sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -22930,8 +22997,8 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* a physical device without a device is handled,
-                                                    too, because it may get one later */
+        if (phys->device.type != type) continue; /* a physical device that no device uses is
+                                                    handled, too, because one may use it later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -22959,7 +23026,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers, which sample a physical device that no poller samples -- */
+/* -- functions that read the capacity, and sample if no poller does -- */
 
 /* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
    not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
@@ -23021,8 +23088,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
 }
 
 /* Finds the physical device of a device for a function that reads the capacity, and samples it if
-   that is due. If the ledger has not seen the device yet, adds it if it has a source that may
-   run. */
+   that is due. A device that the ledger has not seen yet is added if its type has a source that may
+   run now. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -23158,7 +23225,7 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
     return 1;
 }
 /* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
-   each line walks the tags and the sites. */
+   to write a line the function reads all tags and sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -23198,9 +23265,9 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the physical device of block `first`. *lack is INT64_MIN
-   if an earlier block of the plan is at this physical device, because the bytes were computed for
-   that block. Returns 0 if the bytes are not known. */
+/* Computes how many bytes a plan lacks at the physical device of block `first`. If an earlier block
+   of the plan is at this physical device, *lack becomes INT64_MIN, because the call for that block
+   has computed the bytes. Returns 0 if the bytes left are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -23252,8 +23319,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. Inside the
-   device's capacity source no callback runs, and a later call collects. */
+/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. If the call
+   comes from the device's capacity source, no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
@@ -23428,8 +23495,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    /* memlord_explain allocates nothing, so it makes no physical device for a device that was not
-       yet seen. */
+    /* memlord_explain allocates nothing, so it adds no device that was not yet seen. */
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
@@ -23437,9 +23503,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level if `used` of `total` bytes are in use. It compares whole multiples of
-   both, and no quotient. Where registers are wider than a double (x87), a quotient has other
-   digits, and a value that is equal to the threshold would not reach it. */
+/* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
+   and does not divide: where registers are wider than a double (x87), a quotient has other digits,
+   and a value that is equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23508,10 +23574,11 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns the slot of the ledger on the pressure page. In its slot the ledger says what it holds, asks
-   the other ledgers of the page for memory, and answers them. Also owns the listener, the thread
-   that waits for requests. May use services/pages, services/room and calls/deferred. Invariant:
-   only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
+/* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
+   slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
+   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
+   thread that waits for requests. May use services/pages, services/room and calls/deferred.
+   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
    neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
@@ -23522,7 +23589,7 @@ typedef struct mli_raise {
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
-    struct { /* state of each slot when the request began */
+    struct { /* each slot when the request began */
         uint64_t owner; /* owner of the slot; 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
@@ -23532,7 +23599,8 @@ typedef struct mli_raise {
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
-    /* Starts the listener unless it runs. Called when a page is opened, and in a forked child. */
+    /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
+       child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
        E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
@@ -23540,9 +23608,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough. Returns -1 if all have answered and
-       released less, or if the page is closed. Returns 0 if some have not answered. A process that
-       ended has released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
+       all have answered and released too little, or if the page is closed. A process that ended has
+       released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -23560,9 +23628,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device: a time in which requests of neighbours run no callbacks for the device. It
-   follows a run of callbacks that gave nothing back. Without rests a neighbour that asks without
-   end would keep this ledger collecting. */
+/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
+   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
+   asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -23746,8 +23814,8 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
     }
 }
 
-/* Stores at each physical device the bytes that other ledgers hold there, for statistics, levels
-   and reports, and how many of these ledgers rest there. */
+/* Stores at each physical device the bytes that other ledgers hold there, for statistics, pressure
+   levels and reports. Also stores how many of these ledgers rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -23848,9 +23916,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks, one device of a physical device after the other,
-   until the callbacks have reclaimed `needed` bytes. With `needed` 0 it goes through all devices.
-   Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
+/* Ends the freed blocks whose fences are done, and runs the collection callbacks, on one device of
+   a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
+   to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -23933,7 +24002,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has not left the page
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has kept its slot
                                                              meanwhile */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
@@ -23966,7 +24035,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    /* A capacity source may tell the identity of its physical device. */
+    /* A capacity source may set the identity of its physical device when it is asked. */
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
@@ -24016,8 +24085,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread is at a bell, or answers, the replacement waits for the next
-   call. */
+   another page. While a thread uses a bell or answers requests, it does nothing, and a later call
+   replaces the page. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -24049,8 +24118,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* comes here, where this thread is at no
-                                                          bell */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* this thread uses no bell here */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -24147,8 +24215,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
-                                            come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because an answer may come meanwhile,
+                                            and needs the lock */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -24389,14 +24457,16 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* Owns the snapshots, the recorders, and the holders of each device. A recorder is a thread that
    saves something at an interval: one takes snapshots, one exports. The holders of a device are the
-   tags and sites that had its bytes at its peak. May use books/ and services/stats. Invariants: a
-   snapshot does not change once it is in the list; the list is in order of time; a snapshot that is
-   evicted while a report reads the list is freed after the last reader. Lock: snapshots, not held
-   while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
-   peak (mli_stacks_hold), so that holders and stacks are of one moment. */
+   tags and sites that had its bytes at its peak. A kept string is the ledger's copy of a string. A
+   safe point is a moment at which host code may run, such as memlord_gc_poll. May use books/ and
+   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
+   order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
+   is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
+   visited. It is held while the stacks note what they hold at the peak (mli_stacks_hold), so that
+   holders and stacks are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
-                             that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* the most snapshots of a list; the ledger keeps one less, so that a
+                             report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -24404,15 +24474,14 @@ enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
     uint64_t bytes;
-    uint32_t row; /* the row of the tag or the site; 0: the bytes that have no tag or no site */
+    uint32_t row; /* the number of the tag or site in the ledger; 0: the bytes that have no tag or
+                     no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
-                                                       blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
-                                  holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
-                                  none */
+    uint64_t live, pending, reserved, peak, blocks; /* the number of blocks; all others are bytes */
+    uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
+                                  holding among all holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24438,7 +24507,7 @@ typedef struct mli_snapshot_reader {
 } mli_snapshot_reader;
 
 typedef struct mli_holders {
-    uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
+    uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
     uint64_t arena;       /* the part of `bytes` that the arena had */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
@@ -24452,16 +24521,17 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If there are fewer than
-   MLI_HOLDERS, they have all live bytes of the device. There are none if the ledger had no tag or
-   no site by then. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
+   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
+   that time. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
-   is 1, the largest blocks. Returns NULL if there is no memory. */
+   is 1, the largest blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is
+   no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
@@ -24481,25 +24551,26 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Takes the snapshot that is due, if the host's calls take the snapshots. Requires: the thread
-   holds no lock. */
+/* Takes a snapshot if one is due, and if calls of the host take the snapshots
+   (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
+/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+   parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if mli_holders_due returns 1 for its present live bytes. */
+/* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard. */
+/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
+   Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
    has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
@@ -24523,8 +24594,8 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* the longest time between two looks of a recorder at the clock,
-                                    in ms */
+#define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
+                                    again */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -24673,11 +24744,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot that leaves the smallest gap
-   in time, or the oldest of several such. So the snapshots that stay are spread over the whole run,
-   however long it becomes. It never evicts the first, the last, or one in which some device, or all
-   devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It
-   evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
+   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
+   whole run, however long it becomes. It never evicts the first, the last, or one in which some
+   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
+   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24778,13 +24849,14 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, so the saver is set. */
+   acquire load pairs with the exchange that sets the interval, and comes after the saver was
+   set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* The next save is due an interval from now, so that a process that was stopped does not make
-       up for the saves that it missed. */
+    /* The next save is due an interval from now. So a process that was stopped does not make up for
+       the saves that it missed. */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -24833,7 +24905,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+/* Starts the thread of a recorder, unless calls of the host take its snapshots. If the system
    starts no thread, safe points do the saving. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
@@ -24868,7 +24940,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 /* -- the holders of a device at its peak -- */
 
 /* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
-   as a last tag, and its largest sites. If two threads do so at once, the holders of the thread
+   as one more tag, and its largest sites. If two threads do so at once, the holders of the thread
    that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -24952,8 +25024,8 @@ static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
 /* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child. The recorder of
-   snapshots goes on. The export stops, because its file is the parent's. */
+   their reports go on. The threads of the recorders do not exist in the child: that of snapshots is
+   started again, and the export stops, because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -25325,14 +25397,16 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the records of threads that ended, for other threads. Owns no state. May use books/,
-   services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
-   of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
+/* Frees the ledger's records of threads that have ended, so that other threads can take them. A
+   fibre is work of the host that moves between threads; its context has its open tags and scopes.
+   Owns no state. May use books/, services/scopes and services/contexts. Invariant: when another
+   thread takes a record, the scopes of the record have ended. Lock: registry, which the sweep takes
+   and the other callers hold. */
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The addition to the owner makes the
-   reads that follow come after the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
+   reads that follow behind the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
@@ -25344,8 +25418,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 
 /* Releases the records of threads that ended without the exit hook, because their first call came
    in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as the last sweep found living
-   owners. So there are at most twice as many records as living threads, or 16. The cost is bounded,
+   free record, and if there are at least twice as many records as threads that the last sweep found
+   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
    too, because a sweep checks each record once, and at least half of them were made or claimed
    since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
@@ -25366,7 +25440,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    /* The record is not inside a shard, so a thread that stops a shard does not wait for it. */
+    /* The record is inside no shard (a part of the map of blocks), so a thread that stops a shard
+       does not wait for the record. */
     mli_u32_store(&t->by_exchange, 1);
     mli_u64_store_release(&t->owner, 0);
 }
@@ -25374,8 +25449,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the fork met this thread inside a shard, the thread had found the map stopped and had
-       changed nothing. So it counts as outside. */
+    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
+       map stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25585,9 +25660,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
-   books/ and services/. Invariant: a poller starts only if a band could decide by its samples, or
-   if the host asks for pollers. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
+   memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
+   collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
+   could decide by its samples, or if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -25642,11 +25718,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the recorder
-   of snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
-   because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the poller of main memory, which starts the
-   others once their devices are known. */
+   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
+   that takes snapshots, and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no
+   threads, because a new thread may get its stack from the very allocator that the calls come from.
+   So while no device that wants a poller is known, it starts the poller of main memory, which
+   starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25668,7 +25744,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     return mli_host_poller_start(lord, wanted);
 }
 /* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
+   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -25676,9 +25752,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
-   do not. Without that flag calls check the bands. Then the poller only samples, retires pending
-   blocks and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point (mli_serve),
+   because calls do not. Without that flag calls check the bands. Then the poller only samples, ends
+   freed blocks whose fences are done, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25721,7 +25797,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the states of the pollers' threads, because a forked child does not have these threads. */
+/* Notes in a forked child that no poller runs, because the parent's threads do not exist there. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -25762,10 +25838,12 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy.
-   May use books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own
-   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters,
-   phys for the last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy:
+   how often and how long a request retries. A ticket is a reservation of bytes. A pending block was
+   freed, and waits until its fences are done. A neighbour is a ledger of another process. May use
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
+   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
+   threads, phys for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -25775,7 +25853,8 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the retry policy for calls that give no policy of their own */
-    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line, as mli_log_due stores
+                             it */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -25828,8 +25907,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
-                                  see the alert */
+    mli_barrier_threads(lord); /* from here on each free either is in mli_phys_freed or wakes this
+                                  thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -25851,16 +25930,17 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
-                              request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
+    mli_cover cover;       /* bytes that the ticket of `opts`, or the tickets of the thread, gave to
+                              the request's own ticket */
+    memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
-                              attempt overwrite these */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
+                              calls in an attempt overwrite those */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
-   they do not fit, it retires pending blocks and tries again, then collects and tries again. */
+   they do not fit, it ends the pending blocks whose fences are done and tries again, then runs the
+   collection callbacks and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -25891,8 +25971,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If there is no memory
-   for the entry, the block counts as dropped, because the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
+   memory for the record, the block counts as dropped, because the caller has the storage all the
+   same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -25966,7 +26047,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. It asks the neighbours for memory before the pause, and
+/* Pauses by the host's function sleep_ms. It asks the neighbours for memory before the pause, and
    takes the request back after it. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
@@ -25978,8 +26059,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, retires pending blocks, collects, and
-   asks the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
+/* Makes room between two attempts. It samples the device, ends the pending blocks whose fences are
+   done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the policy's
+   function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -25993,7 +26075,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
    storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
    reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
@@ -26112,16 +26194,19 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the books of a ledger with each other, for memlord_verify. Owns no state. May use
-   books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails ends
-   the comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences,
-   from begin to end; phys, one at a time. */
+/* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
+   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
+   waits for its fences. A ticket holds reserved bytes. Owns no state. May use books/. Invariants:
+   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
+   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
+   phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
 #if !defined(MEMLORD_NO_VERIFY)
 
-/* What the map holds of one row (the counters of a device, site or tag). */
+/* What the blocks of the map add up to, for one row. */
 typedef struct mli_verify_sum {
     uint64_t bytes, blocks, pending;
 } mli_verify_sum;
@@ -26135,8 +26220,8 @@ typedef struct mli_verify {
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
-    mli_verify_sum picked;           /* blocks with a sampled stack; `bytes` is the sum of their
-                                        weights */
+    mli_verify_sum picked;           /* blocks whose stack was sampled; `bytes` is the sum of their
+                                        weights (the bytes that such a block stands for) */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -26174,7 +26259,8 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
+/* Returns 1 if a row has a subject (the device, site or tag that it counts), and a look-up of the
+   subject finds the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -26258,7 +26344,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one. */
+/* Checks the references of a block, and its side record if it has one: the facts for which its
+   entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26275,7 +26362,8 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
+/* Checks the rows and the birth (mark, scope and stream) of a block, and adds the block to the sums
+   of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -26297,8 +26385,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block with a stack is in the table of books/stacks, and adds it to the sum of such
-   blocks. */
+/* Checks that a block with a sampled stack is in the table of such blocks, and adds it to their
+   sum. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -26372,8 +26460,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of blocks with a stack, and the totals of stacks, against the map. The totals
-   may have more blocks than the map, namely those that are detached. */
+/* Checks the table of blocks with a sampled stack, and the totals of stacks, against the map. The
+   totals may have more blocks than the map, namely those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -26394,7 +26482,8 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row. *base gets the part that they have published. */
+/* Sums what the threads count on a row. *base gets the bytes that they have published (added to the
+   row itself). */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -26489,8 +26578,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
-   have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
+   may have ended, because a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -26521,8 +26610,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a physical device against its `ticket_bytes`, and adds up the open and the
-   closed tickets. */
+/* Checks the bytes of a physical device's tickets against its `ticket_bytes`. Adds the numbers of
+   its open and closed tickets to *open and *closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -26652,22 +26741,22 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/reports/growth.h -- */
 
-/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
-   mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. A series is the
+   live bytes of a device, a tag or a site over the snapshots. Owns mli_series_list, a part of a
+   report. May use books/ and services/snapshots. Locks: none. */
 
 /* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
    one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
    MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
    half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
-   at least 1 % of the capacity in all. In its second half it rises at least half as fast. The last
-   snapshot has at least the mean of its snapshots, because a program that frees all at its end does
-   not grow. No
-   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
-   sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
-   below the highest. */
+   at least 1 % of the capacity in all. A line through its second half rises at least half as fast.
+   The last snapshot has at least the mean of the line's snapshots, because a program that frees all
+   at its end does not grow. No snapshot before the line has more bytes than the line's middle, so
+   that the last tooth of a sawtooth is no growth. Of the lines that qualify, those count whose R2
+   is at most 0.02 below the highest, and the longest of these is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
-#define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
+#define MLI_SERIES 64  /* how many series of tags, and how many series of sites, a report has */
 #define MLI_GROWING 20 /* how many growing series a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
@@ -26707,8 +26796,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Raises the highest number of bytes of a tag or a site if this snapshot has more, and keeps the
-   list in order. */
+/* Notes the bytes that a snapshot has of a tag or a site: raises the highest number of its series
+   if they are more, and keeps the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -26850,9 +26939,11 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
-/* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
-   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
-   books/ and services/stats. Locks: those of the reading functions of books/. */
+/* Groups and sums up leaked blocks, which are the live blocks that were allocated since a mark. A
+   mark is set by memlord_mark. A row is the number of a site or tag on one device. An entry is a
+   live block in the ledger's map; its word2 has the rows of its site and tag. Owns mli_leak_table
+   and mli_leak_sites, which are parts of a report and of the log at destroy. May use books/ and
+   services/stats. Locks: those of the reading functions of books/. */
 
 #define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
 #define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
@@ -26861,7 +26952,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 typedef struct mli_leak_group {
     uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
                      bit 40 and the scope from bit 48 */
-    mli_entry of; /* one block of the group, without its side record */
+    mli_entry of; /* one block of the group, as an entry without a side record (its description and
+                     parts) */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
@@ -26910,9 +27002,11 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index, among the sums, of the site on its first device */
+    size_t sum;                     /* the index in mli_leak_sites.sum of the sum of the site's
+                                       blocks */
     uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
-                                       0 if none of these are known */
+                                       0 if they are not known, because some of the blocks are in no
+                                       group */
     int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
@@ -26943,7 +27037,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, u
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
-/* Returns the leaked blocks that are in none of the first `lines` lines of the list. */
+/* Returns the sum of the leaked blocks that are in none of the first `lines` lines of the list. */
 MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
                                                       const mli_leak_table *groups, size_t lines);
 /* Returns the site of a line of the list, or NULL if its blocks have no site. */
@@ -27058,8 +27152,9 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds up the sums of each site (or of each tag of blocks without a site) over all devices, in its
-   row on the first device. `first` is the index of the first sum of the book. */
+/* Adds up the sums of each site over all devices, in the sum of its row on the first device. Does
+   so with each tag, for blocks without a site, if `book` is that of tags. `first` is the index of
+   the first sum of the sites or of the tags. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
@@ -27188,9 +27283,11 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
-   device, from 1. A `row` is the number of a tag, site or stack on one device. May use the reading
-   functions of books/ and services/. Invariant: a capture changes nothing in the ledger. Locks:
-   those of the reading functions; none while the host's function writes. */
+   device, from 1. A `row` is the number of a tag, site or stack on one device. A line is an item of
+   a list in a report. The arena of a device is its bytes that are in no block. Stacks are samples
+   if only some allocs are picked to have one. May use the reading functions of books/ and
+   services/. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
    from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
@@ -27223,7 +27320,8 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_phys *phys;
     uint64_t total, used, free; /* from the last sample of the capacity */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that tickets reserve for allocs to come */
+    uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
+                                   allocs */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
     uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
                                    this process */
@@ -27233,13 +27331,13 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
                                    processes share; UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
-    uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
-                                   known */
+    uint64_t fullness;          /* the sort key: used / total in millionths of a percent, plus 1; 0
+                                   if it is not known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
     memlord_tag_stat stat;
-    uint64_t peak_error; /* how many bytes the peak may be too low */
+    uint64_t peak_error; /* by how many bytes the peak may be too low */
     mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */
@@ -27249,8 +27347,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the sort key: stacks with live bytes come first, by their live bytes. The
-                     others follow, by the bytes that they allocated. If `by_peak` is 1, the bytes
-                     at the peak take the place of the live bytes */
+                     others follow, by the bytes that they allocated. If the report's `by_peak` is
+                     1, the bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
     memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
@@ -27261,7 +27359,7 @@ typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     double blocks;    /* how many leaked blocks the samples stand for */
     uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
-typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+typedef struct mli_anomaly_line { /* the mistakes of one kind that the host made at one site */
     uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
@@ -27287,10 +27385,11 @@ typedef struct mli_report {
                               peak, and otherwise in the order of their live bytes */
     memlord_result result; /* the first error other than a failed write, for example that there was
                               no memory for a list */
-    int exports;           /* 1: the ledger writes exports now, or has written one */
+    int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
+                              one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
-    mli_identity who;      /* which process it is */
+    mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
@@ -27312,13 +27411,14 @@ typedef struct mli_report {
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
                                       the peaks of their devices */
-    uint32_t row_count;            /* the number of stacks, and of elements of `stack_leak` */
+    uint32_t row_count;            /* the rows of all stacks are below this number; `stack_leak` has
+                                      as many elements */
     mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
                                       largest first */
-    uint32_t *site_stack; /* two linked lists in one array: by a site's row, the row of the site's
-                             first stack; behind these, by a stack's row, the row of the next stack
-                             of the same site; 0 ends a list; NULL if no stacks are listed by
-                             site */
+    uint32_t *site_stack; /* a linked list of the stacks of each site: by a site's row, the row of
+                             its first stack; behind these, by a stack's row, the row of the next
+                             stack of the same site; 0 ends a list; NULL if there are no such
+                             lists */
     size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
                                             number of all stacks with leaks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
@@ -27326,13 +27426,15 @@ typedef struct mli_report {
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_series_list series; /* the tags and sites of these snapshots, and what grows */
+    mli_series_list series; /* the bytes of devices, tags and sites over these snapshots, and which
+                               of them grow */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* the scopes, by the scope's id */
     mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
                               and are not pending */
     mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
-    mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted, with the largest
+                                            streams at the start */
     size_t streams, stream_lines;        /* the number of streams in the table, and the number of
                                             streams in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
@@ -27352,22 +27454,25 @@ typedef struct mli_report {
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* the holders of the device that is being written */
+    mli_holders holders; /* the tags and sites that held most at the peak of the device that is
+                            being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
     memlord_part_info part[16];       /* some parts of the block that is being written */
-    char part_text[2048];             /* the text of the part of a verdict that is being composed */
+    char part_text[2048];             /* the text about one device in the verdict (see
+                                         reports/answers.h) that is being composed */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the mli_device_code of the device with the ledger's number `dev`. */
+/* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
+   a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
-   series of a site or a device. */
+/* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
+   bytes that have no tag, and for a series of a site or a device. */
 MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s);
-/* Returns the site of a series. Returns NULL for the bytes that have no site, and for a series of a
-   tag or a device. */
+/* Returns the site whose bytes a series has. Returns NULL for the bytes that have no site, and for
+   a series of a tag or a device. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s);
 /* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
    rank 0. */
@@ -27395,14 +27500,14 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the bytes that are in a device's arena. */
+/* Returns the bytes of a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the bytes in a device's arena that have no tag. */
+/* Returns the bytes of a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. A device, tag, site or scope that is new after the capture is not in the
-   report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
-   snapshots. */
+   report. Requires: r is zeroed except for `whole`, `exports`, the output, and the snapshots with
+   their reader. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 /* Frees the lists of a captured report. */
 MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
@@ -27421,13 +27526,16 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* the row was added since
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* leaves out a block
+                                                                            without a stack, or with
+                                                                            one that was added since
                                                                             the capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* the same scale as that of
-                                                                        the stack's allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* rounded to the units in
+                                                                        which the stack's allocs are
+                                                                        counted */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -27573,8 +27681,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts the lifetimes of blocks by class, from the event ring. If the ring is off or there is no
-   memory, the lifetimes stay unknown. */
+/* Counts in `lifetime` how long the blocks lived whose alloc and free are both in the event ring.
+   If the ring is off or there is no memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -27612,8 +27720,8 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
-/* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
-   known, and line->self is filled in. */
+/* Fills in the figures that come from the last sample of a physical device's capacity. Requires:
+   the capacity is known, and line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -27727,7 +27835,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* Captures every scope once, except for its live bytes. */
+/* Captures every scope, except for its live bytes, which the walk over all blocks adds. */
 static void mli_report_scopes(mli_report *r) {
     uint32_t id;
     for (id = 1; id <= r->scopes; id++) {
@@ -27767,7 +27875,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Lists the largest sites. The bytes of each arena count as one more site. */
+/* Lists the largest sites. The arena of each device counts as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -27807,7 +27915,7 @@ static void mli_report_stacks(mli_report *r) {
         uint64_t first;
         line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
-            continue; /* the stack has no numbers, because a reset came meanwhile */
+            continue; /* leaves out a stack whose numbers are all 0 since a reset */
         line.node = mli_stack_row_at(r->lord, i)->node;
         first = r->by_peak ? line.held : line.stat.live_bytes;
         line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
@@ -27838,7 +27946,7 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
-   and allocs that do not fit, then the others. */
+   and allocs that contradict the live blocks, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -27873,7 +27981,7 @@ static MLI_COLD void mli_report_series(mli_report *r) {
     }
 }
 
-/* Allocates the lists that have a line for each device. Without memory the report has no
+/* Allocates the lists that have a line for each device. If there is no memory, the report has no
    devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
     const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
@@ -27960,11 +28068,12 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* Finds the functions that a site was called from: in each stack of the site, the innermost function
    of the program itself, or the next one if that is the site's own. The functions of standard
-   libraries are left out. Owns the list of stacks by site in the report. May use
-   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
+   libraries are left out. A row is the number of a site on one device, or of a stack. Owns the list
+   of stacks by site in the report. May use reports/capture and the reading functions of books/.
+   Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
-                          without a function */
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
+                          one without a function */
 
 /* What was allocated at a site when one function called it, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
@@ -28013,7 +28122,8 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
     for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
                                           its site's list */
         site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* no site, or one newer than the capture */
+        if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
+                                                       one that is newer than the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
         r->site_stack[site] = i;
     }
@@ -28120,15 +28230,20 @@ MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_caller
 
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
-/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. Owns no
-   state. May use reports/capture and services/answers. Locks: none. */
+/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
+   says what is bad, what grows, who holds or held most, or what is odd. It has a head, which is its
+   first words, and a part for each device that it is about. Anomalies count mistakes of the host
+   and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
+   bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
+   reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
+                               first screen of TEXT */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. A `dev` of 0 means all devices together, and also the losses of the
-   ledger. *i is the position between calls, and must be 0 for the first call. */
+   and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
+   to no device. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 /* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
@@ -28463,7 +28578,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
     mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
 /* Writes a verdict such as "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv] f x.c:3".
-   Without a mark writes nothing, because every live block would be a leak. */
+   Writes nothing if the host has set no mark, because every live block would then be a leak. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
     const mli_leak_site *most = &r->leak_sites.line[0];
@@ -28484,8 +28599,8 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns what grows fastest on a device: a tag, a site or the device itself, as `book` says.
-   Returns NULL if none of these grows. */
+/* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
+   itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -28536,8 +28651,8 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. Untagged bytes that are
-   the only holder are not, if the ledger has no tag. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if all
+   bytes are untagged, and the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
@@ -28624,8 +28739,8 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     return largest;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
-   KiB left". If the holders were noted more than a 64th below the peak, also writes the bytes at
-   that moment, because the shares are of these bytes. */
+   KiB left". If the live bytes were more than a 64th below the peak when the holders were noted,
+   also writes these bytes, because the percentages are of them. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -28659,9 +28774,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
-   kept, because the bounds of these lists are no fault. If dev is 0, subtracts the counts of all
-   devices, and returns what is left. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
+   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
+   dev is 0, finds the counts that belong to no device. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28847,10 +28962,11 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
    formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
-   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
-   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
-   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
-   the host's function writes. */
+   tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
+   Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
+   of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
+   What is added while a writer runs has no number, and is left out. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -28908,7 +29024,8 @@ MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32
 /* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
    scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame number of a return address that occurs in a stack. */
+/* Returns the frame number of a return address in the tree of stacks. The address has the number
+   `place` there. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
@@ -28926,9 +29043,9 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
-                                 frame that calls this one, or 0 if the frame itself does not
-                                 tell */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: if this
+                                 is the frame of a scope, that of the scope around it, or 0 if there
+                                 is none */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
     const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
                                        one function */
@@ -28957,8 +29074,8 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
-                     picked as a sample */
+    double scale; /* how many blocks this one stands for, because only some blocks are picked to
+                     have a stack; 0 if it was not picked */
 } mli_alive;
 
 /* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
@@ -29185,8 +29302,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* keeps the captured sum, because the tag may have got
-                                               bytes since then */
+            if (bytes > left) bytes = left; /* keeps the sum of the arena, because the tag may have
+                                               got bytes since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -32426,10 +32543,10 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
-/* Writes the scripts and the styles of the page, which are compressed, as base64. */
+/* Writes the compressed scripts and styles of the page as base64. */
 static MLI_COLD void mli_put_packed(mli_out *o) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint32_t bits = 0; /* the last bits, which are in no digit yet, are the lowest */
+    uint32_t bits = 0; /* the n lowest bits are those that are in no digit yet */
     int n = 0;         /* how many bits are in no digit yet */
     size_t i;
     for (i = 0; i < MLI_HTML_PACKED; i++) {
@@ -32461,8 +32578,9 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
-/* Reads the events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the
-   table of the last event of each storage. May use reports/export. Locks: none. */
+/* Reads the ring, which has the latest events of the ledger, up to the moment of a report, for
+   TRACE and MEMORY_VIZ. Owns the table of the last event of each storage (the address or handle of
+   a block). May use reports/export. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -32480,7 +32598,8 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 
 /* Returns what an event adds to the live bytes of its device. */
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-/* Returns 1 if an event is about a block: an alloc, a free, a move, or a free that waits. */
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free that begins
+   to wait. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
 /* The results of one reading of the ring. */
@@ -32598,7 +32717,9 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
-/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
+/* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
+   items that were written, so that they can be repeated by their number. The ring has the latest
+   events of the ledger. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
 /* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
    (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
@@ -32724,8 +32845,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, counted from 0. Appends the items to the list after each MLI_VIZ_BATCH
-   of them (a batch). mli_viz_list_end appends the last batch. */
+/* Begins item i of a list, counted from 0. Items are appended to the list in batches of
+   MLI_VIZ_BATCH. mli_viz_list_end appends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -32834,7 +32955,7 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
 }
 
 /* Writes a live block. If the ring has events of the block's storage, writes the block as the last
-   of them left it, and not as in the map, which was read a moment later. */
+   of them left it, and not as in the map of live blocks, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -32847,7 +32968,8 @@ static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     }
     mli_viz_segment(w, &known);
 }
-/* Writes the blocks that are live in the ring but no longer in the map. */
+/* Writes the blocks that are live by the events of the ring, but no longer in the map of live
+   blocks. */
 static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     uint64_t i;
     for (i = 0; i < w->last.size; i++) {
@@ -32972,8 +33094,10 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
-   none. */
+/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples: if only
+   some blocks are picked to have a stack. A whole is what is divided, such as the live blocks of a
+   site. A share is what one stack gets of it. A frame is a site or another name by which blocks are
+   shown. May use reports/export. Locks: none. */
 
 /* The figures of sites are exact. Those of stacks come from samples, because only some blocks are
    picked for a stack. A stack gets the blocks that were picked, and a share of the other blocks of
@@ -33008,7 +33132,7 @@ typedef struct mli_portion {
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
+    mli_portion *at;  /* a table with open addressing; NULL if stacks are not samples */
     size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
                          use */
     mli_portion none; /* the entry that callers get if there was no memory for a new one */
@@ -33092,9 +33216,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`, in
-   the allocs of its site. If `node` is 0, returns the whole. The pointer is valid until the next
-   call. If there is no memory, the report fails. */
+/* Returns the share of the stack `node` in the live blocks of b's site, tag and scope or, with
+   `allocs`, in the allocs of its site. If `node` is 0, returns the whole. The pointer is valid
+   until the next call. If there is no memory, the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -33128,10 +33252,12 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* so that a site without allocs has an entry */
+        (void)mli_portion_of(t, b, node, 1); /* so that the allocs of this stack and site have an
+                                                entry, even if there were none since the last
+                                                reset */
     }
 }
-/* Adds to the share of each stack the allocs that its row has counted. */
+/* Adds to the share of each stack the allocs that the ledger has counted for it. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
@@ -33257,7 +33383,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     s->next = 0;
 }
 /* If `s` is a share of a stack, adds it to the list of its whole. If `s` is the live blocks of a
-   site, tag and scope, adds them to the `rest` of the site's allocs. */
+   site, tag and scope, adds them to the `rest` of the site's allocs, for mli_portion_decide. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -33304,9 +33430,9 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides `number` among the stacks of a whole that still has `left` to divide. The remainder stays
-   with the whole. If the stacks already have more than the whole (left < 0), divides all of the
-   whole among them. */
+/* Divides a part of a whole among its stacks: `number` of the `left` that no stack has yet. The
+   remainder stays with the whole. If the stacks already have more than the whole (left < 0),
+   divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -33471,7 +33597,8 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ----------------------------------------------------------------------- src/reports/peaks.h -- */
 
-/* Divides what each device held at its peak among stacks and sites. Owns no state. May use
+/* Divides what each device held at its peak among stacks and sites. A site is a place of code that
+   allocates. Stacks are samples if only some allocs are picked to have one. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 
 /* The record of a device's peak has the bytes of the peak, and those of its largest sites
@@ -33507,7 +33634,7 @@ typedef struct mli_peak {
     mli_block_fn put;
     void *writer;
     uint32_t dev;
-    uint32_t rest; /* the frame that stands for bytes of neither a listed site nor a stack */
+    uint32_t rest; /* the frame that stands for bytes that have neither a listed site nor a stack */
     mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
                                             has the bytes of all other sites */
 } mli_peak;
@@ -33529,7 +33656,7 @@ static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
             if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
                 mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
                 break;
-        if (row > p->x->sites) continue; /* the row was added after the capture */
+        if (row > p->x->sites) continue; /* leaves out a site that was added after the capture */
         p->part[i].site = row;
         p->part[i].bytes = h->site[i].live_bytes;
         mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
@@ -33608,8 +33735,10 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
-   Locks: none. */
+/* Writes FOLDED, PPROF and HEAPTRACK. Stacks are samples if only some blocks are picked to have
+   one; a stack then has a share of the blocks of its site (see reports/shares.h). A node is a frame
+   of a stack in the ledger's tree of stacks. Owns no state. May use reports/export and
+   reports/shares. Locks: none. */
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
    stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
@@ -33666,7 +33795,8 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
 /* A walk over the functions of a stack, from the outermost one. */
 typedef struct mli_folded_walk {
     mli_stack stack;   /* the frames that are still to come */
-    uint32_t left;     /* how many functions of the last frame are still to come */
+    uint32_t left;     /* how many functions of the frame that the walk has reached are still to
+                          come */
     mli_frame_name at; /* the function that the walk has reached */
 } mli_folded_walk;
 
@@ -33930,7 +34060,7 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
 }
-/* Writes the next string of the table, and returns its number. */
+/* Writes the next string of the profile's table of strings, and returns its number. */
 static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_pb_size(w->x.o, 6, mli_utf8_size(text));
     mli_put_utf8(w->x.o, text, "");
@@ -33999,7 +34129,8 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame. Each function has a line in it, the outermost the last. */
+/* Writes the location of a frame. It has a line for each function at the frame, the outermost
+   last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -34053,7 +34184,8 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 }
 
 static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
-    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names, and for the rest */
+    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names of the program and the
+                                                       host, and for the rest of the line */
     mli_out line;
     mli_out_buffer(&line, buf, sizeof buf);
     mli_text_process(w->x.r, &line, 1);
@@ -34123,16 +34255,17 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
    Bytes that no call allocated are written as frees of a negative number of bytes. These are the
    bytes of arenas, of blocks that were live at the last reset, and of blocks that a realloc made.
-   Bytes that were live at the peak and are no longer come before the last call. They are freed
-   again, because nobody knows whose they were. Modules are devices; in stacks they are the real
-   modules. Without stacks the scopes that a live block was allocated in are its callers. Parts are
-   left out, because each would be another allocation. Anomalies and drops are comments. */
+   Bytes that were live at the peak, but no longer are, come before the last call, and are freed at
+   the end of the file. Nobody knows whose they were, so their frame is "(no longer live)". The
+   module of a site is its device; that of a return address is its real module. Without stacks the
+   scopes that a live block was allocated in are its callers. Parts are left out, because each
+   would be another allocation. Anomalies and drops are comments. */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations and its live blocks. `older` is the number of live blocks
-   whose allocation is not in the file. Each of the two walks that write live blocks counts them in
-   an element of its own. */
+/* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
+   blocks. `older` is the number of live blocks whose allocation is not in the file. Each of the two
+   walks that write live blocks counts them in an element of its own. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -34146,8 +34279,8 @@ typedef struct mli_heap_writer {
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the first description of the bytes that were live at the peak and
-                                are no longer, and the one after the last */
+    uint64_t gone, gone_end; /* the number of the first description of bytes that were live at the
+                                peak, but no longer are; the number after the last one */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -34226,7 +34359,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, and returns its number. */
+/* Writes the description of an allocation, its size and trace, and returns its number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -34313,15 +34446,16 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. Writes a free of nothing before each free, so that
-   heaptrack does not take the allocation for a temporary one. */
+/* Writes the freed allocations of a trace. Writes a free of description 0, which has no bytes,
+   before each free, so that heaptrack does not take the allocation for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the peak was reset since the capture */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak, because the peak was reset
+                                           since the capture */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -34416,18 +34550,20 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
+/* Writes PROMETHEUS, CSV and TIMELINE. A line is a tag, a scope or a physical device in a list of
+   the capture. Owns no state. May use reports/export. Locks: none. */
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device, never of a sum, so that sum() in a query is
-   right. The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of
-   each device, and as many scopes, have series of their own. All others are added up in a series
-   with an empty name and the label rest="1". Tags and scopes keep their order as long as the ledger
-   lives, so a tag or scope never changes its series. Counters start over at memlord_reset, as the
-   format allows. Sites, streams, blocks and parts of blocks are left out, because each would be a
-   series of its own. Every sample has the labels of the ledger, too, so that processes with other
-   labels have other series. */
+   Every sample is of one device or physical device, or of the whole ledger where no device has the
+   number. None is a sum of other samples, so that sum() in a query is right. The series with tag=""
+   has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each device, and as many
+   scopes, have series of their own. All others are added up in a series with an empty name and the
+   label rest="1". Tags and scopes keep their order as long as the ledger lives, so a tag or scope
+   never changes its series. Counters start over at memlord_reset, as the format allows. Sites,
+   streams, blocks and parts of blocks are left out, because each would be a series of its own.
+   Every sample has the labels of the ledger, too, so that processes with other labels have other
+   series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34455,8 +34591,10 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
-    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the others */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines with a name mli_prom_limit
+                                                has seen */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
+                                                without series of their own */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
@@ -34518,7 +34656,7 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
 /* Writes a sample of the value `v`. If `kind` is 'd', v is signed. If it is 'X', v is in
    billionths, such as nanoseconds (written as seconds) or a rate. Any other kind writes v unsigned.
    The device memlord_device_all() writes no device label. If `key` is NULL, there is no other
-   label. If `label` is NULL, the sample is of what has no series of its own. */
+   label. If only `label` is NULL, the sample has the sum of what has no series of its own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -34952,8 +35090,10 @@ MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. Owns no state. May use reports/export, reports/ring and, for members that JSON has
-   in the same form, reports/json. Locks: none. */
+/* Writes TRACE, which shows live bytes, blocks and scopes over time. The ring has the latest events
+   of the ledger. A slice is what the viewer draws as a bar from a begin to an end. Owns no state.
+   May use reports/export, reports/ring and, for members that JSON has in the same form,
+   reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -35049,7 +35189,7 @@ static MLI_COLD void mli_trace_snapshot(const mli_export *x, const mli_snapshot 
     mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
 }
 
-/* Writes the invocations of a scope that one thread remembers. */
+/* Writes the invocations of a scope on one thread: the latest ones, which the ledger keeps. */
 static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope_record *scope,
                                             const mli_thread_scope *s) {
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
@@ -35274,8 +35414,9 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of
-   metrics do not, so that a frequent scrape is cheap. Requires: the format is known. */
+/* Returns 1 if a format needs the lists of the capture that take a walk over all blocks. A format
+   of metrics does not, so that a program can read metrics often at little cost. Requires: the
+   format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
@@ -35283,7 +35424,7 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL if a knob leaves the format out */
+    void (*write)(mli_report *r); /* NULL if a MEMLORD_NO_... macro leaves the format out */
     int whole;                    /* 1 if the format needs the lists of the capture
                                      (mli_report.whole) */
 } mli_writer;
@@ -35347,7 +35488,8 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
 /* Owns the output of reports to the host's function or to a file. A report is written at once, on
-   request, or at the end of the process. May use reports/ and services/snapshots. Invariants: a
+   request, or at the end of the process. An export is a report that is saved at an interval. A kept
+   string is the ledger's copy of a string. May use reports/ and services/snapshots. Invariants: a
    report file is complete when it gets its name, and a failed report leaves no file; a request is
    safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
    while the host's function writes. */
@@ -35364,9 +35506,10 @@ struct mli_saving_state {
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows
-   snapshots (as TIMELINE and the formats up to TRACE do), takes one more. That one belongs to the
-   report and not to the list, so that frequent reports evict no snapshot. */
+/* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
+   snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
+   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
+   list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35438,7 +35581,7 @@ typedef struct mli_saved_file {
     uint32_t error; /* the first error of the system while the file was written, or 0 */
 } mli_saved_file;
 
-/* Keeps the system's error if this step has failed, and no earlier step had. Returns `failed`. */
+/* Keeps the system's error of the first step that has failed. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
@@ -35625,7 +35768,7 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
 /* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
    and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
    if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request that no call has served yet. */
+   then also serves a request for a report that no call has served yet. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -35711,8 +35854,8 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match counts: .trace.json is not
-                                                    .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest suffix that matches decides:
+                                                    .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -35738,7 +35881,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before the first export, which looks at the path: see mli_prom_labels. */
+/* Sets the path before it saves the first export, which depends on whether a path is set: see
+   mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -35775,15 +35919,17 @@ MLI_API void memlord_request_save(memlord *lord) {
 
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
-/* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
+/* Has the table of all modules that take part in the life of a ledger, and calls their functions in
+   order. Such a function initialises the state of its module, stops its threads, takes its locks
+   for a fork, mends it in a forked child, or frees it: see mli_life. Owns no state. Locks: for a
+   fork, those of all modules, all taken while the cold lock is held. */
 
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Applies the parts of a description that need a registered ledger. */
+/* Calls the functions of the modules that apply a description and need a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
@@ -35912,12 +36058,14 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: one for the end of a thread, and those for a fork. May use all
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. A thread has a
+   record in each ledger that it uses; the orphan record serves all threads without one. May use all
    other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
    then all other locks in their order. */
 
-/* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
-   installed, all threads share the orphan record, which is slower but just as exact. */
+/* Looks up the interposer (a preloaded MemLord), and installs the hooks of the process. If the exit
+   hook cannot be installed, all threads share the orphan record, which is slower but just as
+   exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
@@ -35925,9 +36073,9 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
-   of the thread from getting a record. Signals are blocked meanwhile, because the signal handler of
-   an interposer writes a report if it finds the host in no call of MemLord. The handler could not
-   tell that the hook runs. */
+   of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
+   interposer writes a report if no call of MemLord is in progress, and cannot tell that this hook
+   runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -35996,7 +36144,7 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records but the orphan record become free, and keep their counts and shards. */
+   All other records but the orphan record become free for new threads, and keep their counts. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
@@ -36041,12 +36189,12 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   itself removes the fork handlers of a closed library. This destructor runs after the library's
-   others, because 101 is the first priority that a host may use. It also runs at the end of the
-   process, where threads may go on. A thread that has no hook by then shares the orphan record. The
-   exchange and the add are seq_cst, as are those of a thread that sets its hook, so that one of the
-   two threads sees the other. */
+/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
+   glibc itself removes the fork handlers of a closed library. This destructor runs after the
+   library's others, because 101 is the first priority that a host may use. It also runs at the end
+   of the process, where threads may go on. A thread that has no hook by then shares the orphan
+   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
+   that one of the two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36131,10 +36279,11 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and has the global ledger. May use all other modules. Invariant: a
-   ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
-   After that no other thread uses it. Locks: the registry lock, while the thread holds no other
-   lock. */
+/* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
+   ledgers. A helper is a thread of the ledger's own. A fence is something of the host that a freed
+   block waits for. May use all other modules. Invariant: a ledger that ends first stops its
+   helpers, then drops its fences, and then leaves the registry. After that no other thread uses it.
+   Locks: the registry lock, while the thread holds no other lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -36211,7 +36360,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
    mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because pthread_atfork, and the search for a symbol that does not exist, may call a malloc that
+   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
    calls MemLord. Such a call finds the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
@@ -36294,8 +36443,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire load pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended,
-   the next call of each thread searches the list again. */
+/* Each thread remembers the ledger that it found last, until a ledger ends: then its next call
+   searches the list again. The acquire load pairs with the seq_cst add in mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -36327,10 +36476,10 @@ MLI_API void memlord_destroy(memlord *lord) {
 }
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
-   fails, and sets *r to the error. The ledger is made in full before it becomes the global one,
-   because its own calls may come back here from within malloc. It becomes the global ledger after
-   the process is claimed, so that other threads wait, and before the process starts, so that calls
-   from within the start find the ledger. */
+   fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
+   its own calls may come back here from within malloc. It becomes the global ledger after the
+   process is claimed, so that other threads wait, and before the process starts, so that calls from
+   within the start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36392,12 +36541,12 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like; a
-   hook puts functions of MemLord in their place. Also has the functions behind the macros of
-   api/shim. May use the recording calls and the allocator of the host. Invariant: a function
-   returns the result of the function that it replaces, and leaves errno as that function did,
-   whether or not the ledger could record the call. Locks: the registry lock, while a table is
-   hooked or unhooked. */
+/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like. A
+   hook puts functions of MemLord in their place, and a slot keeps the host's. Also has the
+   functions behind the macros of api/shim. May use the recording calls and the allocator of the
+   host. Invariant: a function returns the result of the function that it replaces, and leaves errno
+   as that function did, whether or not the ledger could record the call. Locks: the registry lock,
+   while a table is hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
@@ -36423,8 +36572,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if the end of a block is to be recorded. If some functions of the table do not record,
-   the ledger may rightly lack the block, so the function looks the block up. */
+/* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
+   not record, the ledger may rightly lack the block, so this function looks the block up. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -36545,8 +36694,8 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns a slot for a host's functions. It is a slot that has had these functions before and has
-   no table now, else the first slot that was never used. Returns NULL if there is none. */
+/* Returns a slot for a host's functions. It is one that has had exactly these functions before and
+   has no table now, else the first slot that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -36555,7 +36704,8 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own pointers back, unless the host has done so itself. */
+/* Puts the host's own functions back into the table of a slot, unless the host has done so
+   itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -36682,8 +36832,8 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: the cold lock while rows and totals start over, then those of each
-   module in their order. */
+   only totals and peaks. Locks: the cold lock while totals start over, then those of each module in
+   their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -36693,8 +36843,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report is of
-                                                       the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report shows
+                                                       the totals before the reset */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

@@ -1,7 +1,8 @@
 /* Finds the functions that a site was called from: in each stack of the site, the innermost function
    of the program itself, or the next one if that is the site's own. The functions of standard
-   libraries are left out. Owns the list of stacks by site in the report. May use
-   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
+   libraries are left out. A row is the number of a site on one device, or of a stack. Owns the list
+   of stacks by site in the report. May use reports/capture and the reading functions of books/.
+   Locks: those of the reading functions. */
 #ifndef MLI_REPORTS_CALLERS_H
 #define MLI_REPORTS_CALLERS_H
 #include "api/api.h"
@@ -9,8 +10,8 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
-                          without a function */
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
+                          one without a function */
 
 /* What was allocated at a site when one function called it, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */

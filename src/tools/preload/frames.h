@@ -1,5 +1,6 @@
-/* A part of preload.c: takes stacks by libunwind, finds the functions that MEMLORD_SKIP leaves out
-   of stacks, and notes which calls this library does not see. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: takes stacks by
+   libunwind, finds the functions that MEMLORD_SKIP leaves out of stacks, and notes which calls this
+   library does not see. */
 
 /* ----------------------------------------------------------------------------- libunwind -- */
 
@@ -49,7 +50,8 @@ static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) 
 #define LIBUNWIND(name) "_ULx86_64_" name
 #define LIBUNWIND_CONTEXT "_Ux86_64_getcontext"
 #else
-#define LIBUNWIND(name) "unw_" name /* libunwind exports few of these names, so it is not used */
+#define LIBUNWIND(name) "unw_" name /* on other processors libunwind exports few of these names, so
+                                       it is not used there */
 #define LIBUNWIND_CONTEXT "unw_getcontext"
 #endif
 
@@ -159,7 +161,7 @@ static void open_libunwind(void) {
 /* --------------------------------------------------------------- functions left out -- */
 
 static const char *skip_names; /* the value of MEMLORD_SKIP */
-static uint64_t skips_found;   /* a bit for each name in MEMLORD_SKIP that some symbol has */
+static uint64_t skips_found;   /* bit n % 64 is set if some symbol has name n of MEMLORD_SKIP */
 
 /* Returns 1 if a symbol is the function `name`, or a part that the compiler split off from it, such
    as "name.cold". */
@@ -276,9 +278,9 @@ static void read_skips(void) {
 /* Returns the module whose malloc the program calls, or NULL if that malloc is ours. */
 static const char *other_malloc(void) {
     Dl_info found, ours;
-    void *symbol = NULL; /* in a program at a fixed address that takes the address of malloc, the
-                            symbol is undefined; it is then an entry of a table that leads to our
-                            malloc */
+    void *symbol = NULL; /* the symbol of malloc that was found; it is undefined in a program at a
+                            fixed address that takes the address of malloc, and is then an entry of
+                            a table that leads to our malloc */
 #if !defined(__GLIBC__) /* musl has no dladdr1 */
 #define dladdr1(address, info, entry, flags) dladdr(address, info)
 #endif
