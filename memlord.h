@@ -27356,7 +27356,7 @@ typedef struct mli_anomaly_line { /* the mistakes of one kind that the host made
     uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
-typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+typedef struct mli_stream_line { /* the live blocks of a stream, which is a queue of a device */
     uint64_t bytes, blocks, stream;
     uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
@@ -28178,8 +28178,8 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
    parts of a kind are written. */
 
-/* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
-   how bad it is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
+/* The kinds of verdicts in their order. Each has a name for JSON, a head, and a word for how bad it
+   is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
    mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
@@ -34762,8 +34762,8 @@ static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, c
     return (size_t)(to - lines) / size;
 }
 
-/* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
-   lines. */
+/* Writes a family with a sample for each of n lines. Each line has `size` bytes. `key` is the label
+   that has the names of the lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
