@@ -887,8 +887,8 @@ MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* The first groups record storages. A storage is one real allocation. It is live from its alloc to
    its end, and a block is the record of a live storage. A view is a further reference to a storage.
    A freed storage is pending while its device still uses it. A site is a place in the source, a tag
-   is a purpose of bytes, and a mistake is a call that the host should not have made. >>concepts has
-   all such words. */
+   is a purpose of bytes, and a mistake is a call that the host should not have made. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
 
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
@@ -1703,7 +1703,8 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
    collection is a run of the host's callbacks that give memory back. A page is a file by which the
    ledgers of several processes tell each other what they hold. A scope is a phase of the program
-   with a name. >>concepts has all such words. */
+   with a name. A context is the open tags and scopes that the calls of a thread use. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
 
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
@@ -5609,8 +5610,8 @@ enum {
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes it pairs with the release store that drops
-   it. */
+/* A spin lock for short work. The exchange that takes the lock pairs with the release store that
+   drops the lock. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
@@ -5951,7 +5952,7 @@ struct mli_threads_state {
                           for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
-    mli_ptr all;       /* mli_thread *: the first record of the list */
+    mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
     struct mli_thread *orphan; /* the record that threads without a record of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
@@ -5988,9 +5989,9 @@ struct mli_counters_state {
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
-    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
-                                     also looks for a due snapshot at its end; 0: no call looks */
-    mli_u64 looks;                /* how many times a counter was published while `batch` was 0 and
+    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
+                                     looks at its end whether a snapshot is due; 0: no call looks */
+    mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
@@ -6000,7 +6001,7 @@ struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
                               can be in force */
-    mli_u32 polling;       /* one of MLI_POLLING_... */
+    mli_u32 polling;       /* one of MLI_POLLING_...: which pollers run */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
@@ -6064,8 +6065,8 @@ typedef struct mli_life {
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a registered ledger, and may allocate. After an error the ledger is not
-       made. */
+    /* Does what needs a ledger that is in the list of live ledgers, and may allocate. If it returns
+       an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
@@ -6115,7 +6116,8 @@ enum { /* values of mli_process.started */
 /* The only state of the process. Its valid initial state is all zeros. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
-    mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
+                               ledgers */
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
@@ -6182,7 +6184,8 @@ typedef struct mli_self_state {
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
     memlord *found;            /* result of the latest memlord_find */
-    uint32_t hooked;         /* 1: the exit hook of the thread is set */
+    uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
+                                when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
@@ -7116,7 +7119,8 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps only the logger calls that this thread is in, because the child has no other thread. */
+/* In a forked child, keeps only the logger calls that this thread is in, because the child has no
+   other thread. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -7181,11 +7185,11 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory. The ledger gets regions from its allocator, which is the host's or
-   the os allocator below, and cuts them into pieces. May use os/ and base/atomics. Invariant: while
-   the allocator runs, the thread holds no lock and is marked busy, so that a call that the
-   allocator makes into a ledger does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces;
-   MLI_RANK_PAGES, in the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
+   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
+   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
+   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
+   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
@@ -17700,21 +17704,22 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 /* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
    A fence has two functions of the host. `done` tells whether a device has finished with the block;
    to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
-   the same queue are done in order. Owns no state. May use books/. Invariants: a pending block
-   stays in the map until its last fence is done; only the thread that asks a fence calls its
+   the same queue are done in order. A side record has the facts of a block for which its entry in
+   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
+   block stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record (what an entry has no room for) has a serial. When the
-   last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
-   slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
-   may end further blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end
-   gets 0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
-   fence (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. When the last fence of a block is done,
+   the block ends, and its end calls mli_call_end like any call. The slow function behind
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
+   then asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
 /* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
    that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. A thread without the system's barrier always takes the slow function, which
-   has a barrier. */
+   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+   function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -17746,7 +17751,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
+/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
    device type. If `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
@@ -17791,8 +17796,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
-                                               references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
+                                               the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -18724,8 +18729,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
-   placeholder meanwhile. */
+/* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
+   or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -18933,8 +18938,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Cleared, because the debug line of a later call would otherwise count this free
-               again. */
+            /* The note is cleared, because the debug line of a later call would otherwise count
+               this free again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -19150,7 +19155,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* free_begin logged the free */
+    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
     mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
@@ -19188,7 +19193,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route from one device to the other, and on the device that it goes to. */
+/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
+   device that the copy goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19502,8 +19508,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in `special` ask for them. Looks only in the thread's record and its cache.
-   Returns 0 if one of these is missing there, or if the stack of this alloc is to be sampled. */
+   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
+   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
+   sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19709,8 +19716,8 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since the call began. The next call serves these
-       bits. */
+    /* Other threads may have set further bits of this mask since the call began. The thread's next
+       call serves these bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;

@@ -1,8 +1,8 @@
 /* The first groups record storages. A storage is one real allocation. It is live from its alloc to
    its end, and a block is the record of a live storage. A view is a further reference to a storage.
    A freed storage is pending while its device still uses it. A site is a place in the source, a tag
-   is a purpose of bytes, and a mistake is a call that the host should not have made. >>concepts has
-   all such words. */
+   is a purpose of bytes, and a mistake is a call that the host should not have made. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
 
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.

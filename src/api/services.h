@@ -4,7 +4,8 @@
    bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
    collection is a run of the host's callbacks that give memory back. A page is a file by which the
    ledgers of several processes tell each other what they hold. A scope is a phase of the program
-   with a name. >>concepts has all such words. */
+   with a name. A context is the open tags and scopes that the calls of a thread use. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
 
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
