@@ -64,7 +64,7 @@
                       _free_begin, _free_end, _alloc_n, _free_n, _move, _copy
         views         several owners of one storage: memlord_track, _retain, _release,
                       _track_n, _release_n
-        arenas        bytes without an identity: memlord_arena_add, _sub
+        arenas        bytes that belong to no storage: memlord_arena_add, _sub
         fences        memory that the device still uses: memlord_free_deferred, _done,
                       memlord_block_use, memlord_retire
         sites         which code allocates: memlord_sites_enable, memlord_site_at, _of,
@@ -413,7 +413,7 @@
     memlord_export_start. The last one is the listener, which answers the neighbours, after
     memlord_pressure_open. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
-    MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
+    MemLord calls a ledger's allocator while it holds no lock. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
     recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
     first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
@@ -523,8 +523,8 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
-/* Makes strict C modes show what the implementation needs. It works only if memlord.h is the first
-   include. */
+/* Makes the system's headers declare what the implementation needs, even in a strict C mode. This
+   works only if memlord.h is the first include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
 #endif
@@ -592,8 +592,8 @@
 #endif
 #endif
 
-/* Renames every symbol to p_memlord_... if the prefix is p. The source goes on saying memlord_....
-   The list of names stands below the API, under >>prefix. This header includes itself to read the
+/* Renames every symbol to p_memlord_... if the prefix is p. The source still says memlord_.... The
+   list of names stands below the API, under >>prefix. This header includes itself to read the
    list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
@@ -612,13 +612,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* ---------------------------------------------------------------------- >>api -- */
+/* ---------------------------------------------------------------------- >>api --
+   The host is the program that calls MemLord. A ledger records the host's storages. A storage is
+   one real allocation, and a block is the record of a live one. A device is where storages live. A
+   selector is one device, all devices of a type, or all devices. >>concepts has all such words. */
 
 typedef struct memlord memlord; /* a ledger: one independent account book */
 
 /* -- results -- */
 
-/* For each result: its name, and its text. */
+/* Each line has the name and the text of a result. */
 #define MLI_RESULTS(X)                                                                        \
     X(OK, "ok")                                                                               \
     X(E_INVALID, "an argument is not valid")                                                  \
@@ -646,13 +649,14 @@ typedef enum memlord_result {
     MEMLORD_RESULT_COUNT
 } memlord_result;
 
-/* Names a result in a few words of English, for logs. Never NULL. */
+/* Returns the text of a result: a few words of English, for logs. The text is never NULL. */
 MEMLORD_API const char *memlord_result_text(memlord_result result)
     MLI_OFF(result == MEMLORD_OK ? "ok" : result == MEMLORD_E_OOM ? "no memory" : "refused")
 
 /* -- devices -- */
 
-/* For each type: its name, its text, and 1 if its memory is the host's physical memory. */
+/* Each line has the name and the text of a device type, and 1 if its memory is the physical memory
+   of the host's machine. */
 #define MLI_DEVICE_TYPES(X)                                                                   \
     X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
@@ -683,7 +687,7 @@ enum {
 
 typedef struct memlord_device {
     int16_t type;  /* MEMLORD_DEVICE_CPU, ... */
-    int16_t index; /* from 0 on; in a selector MEMLORD_ANY, too */
+    int16_t index; /* 0 or more; in a selector also MEMLORD_ANY */
 } memlord_device;
 
 /* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
@@ -726,9 +730,10 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Says that the bytes of a device are in the memory of another one, `physical`. For example, those
-   of an integrated GPU are in the cpu's memory, and those of a pool in its real device's. Both
-   devices then have one capacity, limit and headroom. `physical` equal to `device` undoes that.
+/* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
+   bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
+   the pool's real device. Both devices then have one capacity, one limit and one headroom (the
+   bytes that still fit). If `physical` is `device`, the call undoes that.
    Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
            the memory of a third device, if other devices are in the memory of `device`, or if
            tickets are open on the physical device that `device` is on now. */
@@ -745,8 +750,8 @@ MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t ca
 
 /* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
    pages from the operating system, and does not call malloc. `alloc` returns NULL when there is no
-   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, with
-   no storage locked. */
+   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, while
+   it holds no lock. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -781,8 +786,8 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
-/* The last frame that an unwinder writes if the stack goes on and the unwinder cannot tell where:
-   in code without unwind tables, say. Reports show such a stack as cut. */
+/* An unwinder writes this as its last frame if the stack goes on, but the unwinder cannot tell
+   where, as in code without unwind tables. Reports show such a stack as cut. */
 #define MEMLORD_FRAME_LOST ((void *)1)
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
@@ -823,7 +828,8 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
     size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
-    uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
+    uint64_t counter_batch;      /* most bytes that a thread counts before it adds them to a peak;
+                                    0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
@@ -838,7 +844,7 @@ typedef struct memlord_desc {
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
    Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
            is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
-           hears which. E_NOMEM. After an error *out is NULL.
+           gets a message that says which. E_NOMEM. After an error *out is NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -878,24 +884,30 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
+/* The first groups record storages. A storage is one real allocation. It is live from its alloc to
+   its end, and a block is the record of a live storage. A view is a further reference to a storage.
+   A freed storage is pending while its device still uses it. A site is a place in the source, a tag
+   is a purpose of bytes, and a mistake is a call that the host should not have made. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
    device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
+   dropped_allocs. A storage that was dropped in this way is not recorded, and its free returns
    MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
-   one it lets one free of an unknown storage of the same type pass.
+   one it lets one free of an unknown storage on a device of the same type pass.
    Cost:   tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
 /* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
    function and line in one module are one site. The ledger reads a record when it first sees it,
-   copies its strings, and from then on knows the site by the record's address. So if dlopen loads a
-   plug-in where another one was, and a record of the new one is at the address of an old one, the
-   ledger takes it for the old place. To prevent that, link plug-ins that plant sites with
-   -Wl,-z,nodelete. */
+   copies its strings, and from then on knows the site by the record's address. If dlopen loads a
+   plug-in where another plug-in was, a record of the new one may be at the address of an old
+   record. The ledger then takes the new place for the old one. To prevent that, link plug-ins that
+   plant sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -924,10 +936,11 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
-   uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
-   the call, and the new storage begins. `reallocs` counts each realloc.
-   Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
-             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+   uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
+   storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
+   each realloc.
+   Requires: no other thread can have got the old address since the real realloc, as when the block
+             has grown in place. Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -942,9 +955,9 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Begins a realloc. It takes old_storage off the map, and goes on counting its bytes. Call it
-   before the real realloc, because another thread may own the old address once that returns. Every
-   begin needs one end.
+/* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
+   counting its bytes. Call it before the real realloc, because another thread may own the old
+   address once the real realloc returns. Every begin needs one end.
    Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
            same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
@@ -962,18 +975,20 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a free whose real call may fail. It takes the storage off the map, and goes on counting
-   its bytes. A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0
-   does nothing. Every begin that returned MEMLORD_OK needs one end.
+/* Begins a free whose real call may fail. It takes the storage off the map (the table of live
+   storages), and goes on counting its bytes. If the storage has recorded uses (memlord_block_use),
+   it is freed here instead, and is pending until they are done. Storage 0 does nothing. Every begin
+   that returned MEMLORD_OK needs one end.
    Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
            already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description. The token may also come
-   from memlord_realloc_begin, if its realloc turned out to be a free.
+/* Ends a free: takes the bytes of the storage off the counts or, if the real call `failed`, brings
+   the storage back. A storage with recorded uses comes back without its uses, its views and its
+   description. The token may also come from memlord_realloc_begin, if its realloc turned out to be
+   a free.
    Errors: E_STATE if the token was used already or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -1003,9 +1018,10 @@ typedef struct memlord_fence {
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets its tag, description, references and mark. `moves` of the destination counts the
-   move, and reports count moves per pair of devices. With a `fence`, which may be NULL, or with
-   recorded uses the source is pending until they are done, as after memlord_free_deferred.
+   destination gets the tag, description, references and mark of the source. `moves` of the
+   destination counts the move, and reports count moves per pair of devices. If `fence` is not NULL,
+   or the source has recorded uses (memlord_block_use), the source is pending until all of them are
+   done, as after memlord_free_deferred.
    Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
            no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
@@ -1052,9 +1068,10 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* -- arenas: bytes without an identity -- */
+/* -- arenas: bytes that belong to no storage -- */
 
-/* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
+/* Adds bytes to the arena balance of a device, under the tag of this thread. The balance is the
+   bytes that were added and not taken yet; they belong to no storage. A site counts the bytes that
    it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
    block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
    has a site and a stack.
@@ -1088,9 +1105,9 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
    for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
-   MEMLORD_FLAG_DEFER; there a fence may record its event. It calls `drop`, if set, exactly once,
-   when MemLord will not call `done` again. An alloc with the key of a pending storage ends that
-   storage first.
+   MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
+   if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
+   storage ends that storage first.
    Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
            unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
@@ -1105,15 +1122,15 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
 
-/* Records that a live storage is used by the work that the fence stands for (record_stream). A
-   later memlord_free or memlord_release of the storage then waits until all its uses are done. A
-   later use on the same queue replaces an earlier use.
+/* Records that a live storage is used by the work that the fence stands for, as record_stream of
+   PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
+   uses are done. A later use on the same queue replaces an earlier use.
    Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Credits every deferred free whose fences are done, and returns how many bytes it credited.
+/* Ends every pending storage whose fences are done, and returns how many bytes these storages had.
    Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
            done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1125,13 +1142,13 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
-   the return address of its own function. `file` is the module and the offset in it, such as
-   "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
-   symbol that contains the address (link with -rdynamic). It is "" if there is none, and on Windows
-   and macOS. MemLord looks it up when the site is first shown in a report, by memlord_sites_top or
-   of a block, but not for a line of the log. After dlclose the site stays as it was. If another
-   module then gets the address, its site is a new one. The result is never NULL, and lives until
-   destroy.
+   the return address of the function that it is in. `file` is the module and the offset in it, such
+   as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
+   dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
+   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
+   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
+   log. After dlclose the site stays as it was. If another module then gets the address, its site is
+   a new one. The result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1184,8 +1201,8 @@ typedef struct memlord_function {
 /* Names the functions at a return address, the innermost first: each is inlined in the next one.
    Reports show all of them in stacks. They show the site as the first function that is not of a
    library; if there is none, as the last one. The strings are copied.
-   Errors: E_INVALID no functions, or more than 256; E_UNKNOWN a planted site, or not seen by this
-           ledger; E_NOMEM. */
+   Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
+           or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
                                                       const memlord_function *functions,
                                                       size_t count) MLI_OFF(MEMLORD_OK)
@@ -1212,8 +1229,8 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
-   on two devices is two rows. Sites whose number in `order` is 0 are left out.
+/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site that
+   is used on two devices is listed twice. Sites whose number in `order` is 0 are left out.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -1245,7 +1262,7 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
    is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
    In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
-   more in one case of 20. A stack without a sample has no row.
+   more in one case of 20. A stack without a sample is not listed.
    `temporaries` is the number of sampled blocks that their own thread freed before the next of its
    allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
    caller could keep one buffer. */
@@ -1261,9 +1278,10 @@ typedef struct memlord_stack_stat {
     uint64_t temporaries;
 } memlord_stack_stat;
 
-/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
-   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
+/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack that
+   is used on two devices, or with two sites, is listed twice. Stacks whose number in `order` is 0
+   are left out. A stack frees nothing, so the orders by frees list the stacks by what they
+   allocated.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -1293,7 +1311,8 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
 
 /* -- statistics -- */
 
-/* Every statistic of a device: its name, kind, name in PROMETHEUS, and text. The kinds are
+/* Each line has a statistic of a device: its name, its kind, its name in PROMETHEUS, and its text.
+   The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
    A selector of several devices adds the statistics up. To add one, add a line here and the code
@@ -1412,8 +1431,8 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* For each rate of statistics that reports show: its name, its name in PROMETHEUS, and its text. A
-   rate is 0 to 1, or NaN when nothing was counted. */
+/* Each line has a rate that reports show: its name, its name in PROMETHEUS, and its text. A rate is
+   0 to 1, or NaN when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
     X(recovery_rate, "recovery_ratio",                                                        \
@@ -1426,9 +1445,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
-   scopes, and sets each peak to the live bytes. Live storages stay live. Calls of other threads
-   wait meanwhile, as they do for memlord_peak_reset. */
+/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0, also
+   those of sites and scopes, and sets each peak to the live bytes. Live storages stay live. Calls
+   of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
@@ -1671,12 +1690,22 @@ MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets how many bytes a tag is planned to hold on a device, for reports to compare.
+/* Sets how many bytes a tag is planned to hold on a device. Reports compare them with the live
+   bytes.
    Errors: E_INVALID if the tag is NULL or "", or bytes is over 2^48; E_DEVICE if `device` is not
            one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
+/* The next groups are about the memory of devices and the phases of a program. A physical device is
+   memory that one or several devices share. A poller is a thread of MemLord that samples a physical
+   device at intervals. A ticket holds bytes of a limit for later allocs. An account is charged the
+   bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
+   collection is a run of the host's callbacks that give memory back. A page is a file by which the
+   ledgers of several processes tell each other what they hold. A scope is a phase of the program
+   with a name. A context is the open tags and scopes that the calls of a thread use. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
    source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
@@ -1713,9 +1742,9 @@ typedef struct memlord_other {
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
    context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   live. Reports show them, and take them off what is unaccounted. `others` are the processes that
-   hold most besides this one, the largest first; a pid of 0 ends the list. memlord_explain and
-   reports show them, with their names where Linux tells those. */
+   among the live bytes. Reports show them, and take them off what is unaccounted. `others` are the
+   processes besides this one that hold most, the largest first; a pid of 0 ends the list.
+   memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -1732,8 +1761,8 @@ typedef struct memlord_capacity {
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
-   thread is in the old source, it waits until that has returned. It forgets the old source's
-   samples.
+   thread is in the old source, the call waits until the old source has returned. The samples of the
+   old source are forgotten.
    Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
@@ -1759,7 +1788,8 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
    overrides the interval. A poller also starts by itself when a device is used that has all three:
    a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
+   read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -1783,15 +1813,16 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity, and changes it with the capacity. It takes a sample
-   if no capacity is known.
+/* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes with
+   it. It takes a sample if no capacity is known.
    Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
-   keep. A negative result says how many bytes are too many. INT64_MAX says that neither limit nor
-   capacity is known. A device that is new to the ledger is added if its type has a source.
+/* Returns how many bytes still fit: the smaller of limit - live bytes and capacity - bytes in use,
+   minus what open tickets keep. A negative result says how many bytes are too many. INT64_MAX says
+   that neither limit nor capacity is known. A device that is new to the ledger is added if its type
+   has a source.
    Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
            source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
@@ -1804,20 +1835,22 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
-   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
-   it is -n where every device has at least n bytes to spare. It is 0 if the result is -1. */
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
+   result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
    physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
-   where several share the memory. The line also has the bytes of what is not listed, how many
-   requests failed on this device before, how many bytes the neighbours on the page hold there, and
-   how many of them rest: see memlord_pressure_open and memlord_pressure_raise. It returns a length
-   as snprintf does, and allocates nothing. MemLord logs this line itself when an allocation fails
-   for good. When a reservation is refused, it logs the line as a warning, at most once a second.
+   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
+   memory, each tag and site comes with its device. The line also has the bytes of the tags and
+   sites that it does not list, how many requests failed on this device before, how many bytes the
+   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
+   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
+   this line itself when an allocation fails for good. When a reservation is refused, it logs the
+   line as a warning, at most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1980,7 +2013,7 @@ typedef struct memlord_band {
 /* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
    are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
    uncovered 100 % are logged as warnings.
-   Errors: E_INVALID if a band is bad, which the log names; E_DEVICE if `sel` is not a selector;
+   Errors: E_INVALID if a band is bad; the log names the band. E_DEVICE if `sel` is not a selector;
            E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
@@ -1997,13 +2030,13 @@ MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, siz
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
 /* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
-   that of all devices until the host sets one, except with MEMLORD_FLAG_NO_STRATEGY. */
+   in force for all devices until the host sets a strategy, except with MEMLORD_FLAG_NO_STRATEGY. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
 /* -- collection -- */
 
-/* For each reason why a collection runs: its name, and its text. */
+/* Each line has the name and the text of a reason why a collection runs. */
 #define MLI_REASONS(X)                                                                        \
     X(BAND, "band") /* a threshold of the strategy is crossed */                              \
     X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
@@ -2074,9 +2107,10 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
-   wanted, or 0 for no number. *reclaimed, if not NULL, gets the bytes that they gave back, or 0
-   after an error. MEMLORD_OK says that a callback ran, not that it gave back enough.
+/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: how many
+   bytes are wanted, or 0 if that is not known. *reclaimed, if not NULL, gets the bytes that they
+   gave back, or 0 after an error. MEMLORD_OK says that a callback ran, not that it gave back
+   enough.
    Errors: E_INVALID if the reason is unknown; E_DEVICE if `device` is not one device; E_UNKNOWN if
            no callback serves the reason there; E_STATE if a collection of the device is running, or
            no callback could run. */
@@ -2084,8 +2118,9 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it at a
-   safe point. Without pollers it first samples what is older than their interval.
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it where
+   callbacks may run. Without pollers it first samples the devices whose latest sample is older than
+   the pollers' interval.
    Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2115,7 +2150,7 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
    and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
@@ -2199,8 +2234,8 @@ enum {
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
    is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
    are then at least the sum of what the processes hold, and an emergency of one of them is an
-   emergency of all. The limit is of this process alone. Where the capacity is not known, the limit
-   stands for it. */
+   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
+   limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2213,9 +2248,9 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
 /* Sets the identity of the physical device that a device's bytes are in. The identity is a text
    that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
-   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of
-   its own: the cgroup with the lowest memory limit, or the machine, as memlord_pressure_open finds
-   it. NULL or "" takes off what the host has set.
+   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
+   built-in identity: the cgroup with the lowest memory limit, or the machine, as
+   memlord_pressure_open finds it. NULL or "" takes off what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -2241,9 +2276,9 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Leaves the page, and joins the listener. The file stays. If another thread is in
-   memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
-   call does nothing.
+/* Leaves the page, and waits until the thread of the listener has ended. The file stays. If another
+   thread is in memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too.
+   Without a page the call does nothing.
    Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2274,7 +2309,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
    Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost scope of this thread. A thread that exits ends all of its own.
+/* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
    Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
            was adopted (see memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2343,7 +2378,8 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds ns to the time that a device took for a scope, once its events have measured that time.
+/* Adds ns to the time that a device took for a scope. The host has measured that time, by events of
+   the device.
    Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
@@ -2372,10 +2408,10 @@ typedef struct memlord_context {
    after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
    zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
-   Errors: E_INVALID if `context` is NULL; E_STATE if it is a stale copy, of another live ledger, or
-           one that another thread is in, or if the ledger's own allocator calls; E_NOMEM if the
-           first swap cannot allocate the record of the context, or the thread has no record. After
-           an error nothing is swapped.
+   Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
+           live ledger, if another thread is in it, or if the ledger's own allocator makes the call;
+           E_NOMEM if the first swap cannot allocate the record of the context, or the thread has no
+           record. After an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
@@ -2405,12 +2441,12 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which
-   much has changed. These snapshots have no blocks. The interval then grows with the ledger's
-   life, so that all of them fit. The time is that of the ledger's clock. While a clock of the
-   host's stands still no snapshot is taken. If the clock runs ahead, or the interval changes, the
-   thread notices within a second.
+   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
+   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
+   that are due, if much has changed; with this flag only checkpoints have blocks. The interval then
+   grows with the ledger's life, so that all of them fit. The time is that of the ledger's clock.
+   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
+   or the interval changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -2421,10 +2457,10 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
 
 /* -- events: every change, in a ring -- */
 
-/* For each kind of event: its name, and its text. */
+/* Each line has the name and the text of a kind of event. */
 #define MLI_EVENTS(X)                                                                         \
     X(ALLOC, "alloc")             /* a block begins */                                        \
-    X(FREE, "free")               /* a block is credited */                                   \
+    X(FREE, "free")               /* a block ends */                                          \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* the destination of a move begins */                      \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
@@ -2436,7 +2472,7 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
     MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
-    MEMLORD_EVENT_FREE = 1,        /* a block is credited */
+    MEMLORD_EVENT_FREE = 1,        /* a block ends */
     MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
     MEMLORD_EVENT_MOVE = 3,        /* the destination of a move begins */
     MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
@@ -2479,9 +2515,11 @@ MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK
    Errors: E_INVALID if `fn` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
-/* -- reports -- */
+/* -- reports --
+   A report is what a ledger knows, written in one of the formats below. PROMETHEUS and the other
+   names in capitals are these formats. */
 
-/* For each format: its name, the suffix of its files, and what it is. */
+/* Each line has a format: its name, the suffix of its files, and what it is. */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2554,17 +2592,17 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
    them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
    PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
-   digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
-   (device, tag, scope, rest, site, from, to, version), and what is beyond 1000 bytes.
+   digits and _. It also leaves out a label with the name of an earlier label or of one of MemLord's
+   own labels (device, tag, scope, rest, site, from, to, version), and all labels beyond 1000 bytes.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
    memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
-   ledger's output_dir, or else the current directory. It replaces no file. If there is one of that
-   name, the process id and a number follow the time. The last call counts. A forked child that
-   exits writes a report of its own.
+   ledger's output_dir, or else the current directory. It replaces no file. If there is a file of
+   that name, the process id and a number follow the time. Of several calls the last one counts. A
+   forked child that exits writes a report of its own.
    Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
@@ -2728,12 +2766,12 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends a guard. This context is then as deep in tags, or in scopes, as before the guard began. So
-   it also ends the tags or scopes that were begun since and not ended, and leaves adopted scopes
-   that were not returned. That is how the next guard around restores the depth after a longjmp. A
-   second end does nothing. In another context than the guard began in (that of another thread, or
-   of another fibre) it only counts, in dropped_sites of the sum of all devices. The first such end
-   is logged. */
+/* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
+   began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
+   adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
+   next outer guard thus ends its tag or scope. A second end does nothing. In another context than
+   the guard began in (that of another thread, or of another fibre) the call ends nothing, and
+   counts in dropped_sites of the sum of all devices. The first such end is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -2784,10 +2822,11 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 } /* extern "C" */
 #endif
 /* ---------------------------------------------------------------------- >>macros --
-   Macros that plant a site, pass a pointer, or end a tag or a scope with its block of code. */
+   These macros plant a site (a static record of a place in the source), pass a pointer, or end a
+   tag or a scope with its block of code. */
 
-/* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
-   address. In C without GNU extensions such a handle is cut to the width of an address. */
+/* Gives the key of a storage: its address, or its handle as an integer. A handle may be wider than
+   an address. In C without GNU extensions such a handle is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -2804,9 +2843,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The site of this line: the address of a static record. In C without statement expressions it is
-   NULL, and the macros below are statements that plant the record themselves. With MEMLORD_DISABLE
-   it is NULL, too. */
+/* Gives the site of this line: the address of a static record. In C without statement expressions
+   it is NULL, and the macros below are statements that plant the record themselves. With
+   MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -2830,9 +2869,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* The place that called the function you are in: memlord_site_at of its return address. This site
-   has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE(). The
-   argument is a ledger; without an argument the ledger is memlord_global(). A function that the
+/* Gives the place that called the function you are in: memlord_site_at of its return address. This
+   site has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE().
+   The argument is a ledger; without an argument the ledger is memlord_global(). A function that the
    compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
    only. */
 #if defined(__GNUC__)
@@ -2860,8 +2899,8 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_CALL(name, ...) name(__VA_ARGS__, MEMLORD_SITE())
 #endif
 
-/* The recording calls, with the storage as a pointer and with the site of the call. In GNU C and in
-   C++ they are expressions of type memlord_result, otherwise statements. */
+/* These macros make the recording calls, with the storage as a pointer and with the site of the
+   line. In GNU C and in C++ they are expressions of type memlord_result, otherwise statements. */
 #define MEMLORD_ALLOC(lord, dev, ptr, bytes)                                                  \
     MLI_CALL(memlord_alloc, lord, dev, MEMLORD_KEY(ptr), bytes)
 #define MEMLORD_FREE(lord, dev, ptr) MLI_CALL(memlord_free, lord, dev, MEMLORD_KEY(ptr))
@@ -2881,8 +2920,9 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
        MEMLORD_SCOPED(lord, "decode");      is a scope
 
    They end with the block however it is left: by break, continue, return, goto or an exception.
-   longjmp skips the end; then the end of the next guard around restores its own depth. The name of
-   a scope is a string literal, as its record is static. The name of a tag may be a variable.
+   longjmp skips the end; then the end of the next outer guard also ends what was left open. The
+   name of a scope is a string literal, because the record of the scope is static. The name of a tag
+   may be a variable.
    Both are declarations. After `if (x)` or a case label give them a block of their own:
 
        case 1: { MEMLORD_TAGGED(lord, "a"); ... }
@@ -2996,8 +3036,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* The namespace inside mlord. Files of one program may be compiled in different ways, so each way
-   has types of its own. */
+/* The namespace inside mlord. Files of one program may be compiled with different knobs, such as
+   MEMLORD_DISABLE, so each way has types of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -3274,8 +3314,8 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 #endif
 
 #endif /* MEMLORD_H */
-/* Stands outside the include guard, because another header may have included memlord.h without
-   MEMLORD_PMR. */
+/* This part stands outside the include guard, because another header may have included memlord.h
+   without MEMLORD_PMR. */
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
@@ -3284,9 +3324,10 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 namespace mlord {
 MLI_WAY {
 
-/* Records what passes through it to another memory resource, on a device. A block's site is the
-   code that called allocate. Without optimisation that is an inline function of the C++ library.
-   Frees have no site. Requires: the ledger and `upstream` outlive the resource. */
+/* Passes every request on to another memory resource, and records the memory that it gets, on a
+   device. A block's site is the code that called allocate. Without optimisation this code is an
+   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
+   outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -5569,8 +5610,8 @@ enum {
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes it pairs with the release store that drops
-   it. */
+/* A spin lock for short work. The exchange that takes the lock pairs with the release store that
+   drops the lock. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
@@ -5911,7 +5952,7 @@ struct mli_threads_state {
                           for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
-    mli_ptr all;       /* mli_thread *: the first record of the list */
+    mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
     struct mli_thread *orphan; /* the record that threads without a record of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
@@ -5948,9 +5989,9 @@ struct mli_counters_state {
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
-    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
-                                     also looks for a due snapshot at its end; 0: no call looks */
-    mli_u64 looks;                /* how many times a counter was published while `batch` was 0 and
+    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
+                                     looks at its end whether a snapshot is due; 0: no call looks */
+    mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
@@ -5960,7 +6001,7 @@ struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
                               can be in force */
-    mli_u32 polling;       /* one of MLI_POLLING_... */
+    mli_u32 polling;       /* one of MLI_POLLING_...: which pollers run */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
@@ -6024,8 +6065,8 @@ typedef struct mli_life {
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a registered ledger, and may allocate. After an error the ledger is not
-       made. */
+    /* Does what needs a ledger that is in the list of live ledgers, and may allocate. If it returns
+       an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
@@ -6075,7 +6116,8 @@ enum { /* values of mli_process.started */
 /* The only state of the process. Its valid initial state is all zeros. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
-    mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
+                               ledgers */
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
@@ -6142,7 +6184,8 @@ typedef struct mli_self_state {
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
     memlord *found;            /* result of the latest memlord_find */
-    uint32_t hooked;         /* 1: the exit hook of the thread is set */
+    uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
+                                when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
@@ -6704,9 +6747,10 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    A width aligns values to the right and text to the left; a site has no width. A - aligns values
    to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
-   written as -. In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {,
-   and %jd writes any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for
-   INT64_MIN with %jd, and for NaN with %g. */
+   written as -.
+   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
+   any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with
+   %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -7075,7 +7119,8 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps only the logger calls that this thread is in, because the child has no other thread. */
+/* In a forked child, keeps only the logger calls that this thread is in, because the child has no
+   other thread. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -7140,11 +7185,11 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory. The ledger gets regions from its allocator, which is the host's or
-   the os allocator below, and cuts them into pieces. May use os/ and base/atomics. Invariant: while
-   the allocator runs, the thread holds no lock and is marked busy, so that a call that the
-   allocator makes into a ledger does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces;
-   MLI_RANK_PAGES, in the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
+   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
+   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
+   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
+   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
@@ -17700,21 +17745,22 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 /* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
    A fence has two functions of the host. `done` tells whether a device has finished with the block;
    to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
-   the same queue are done in order. Owns no state. May use books/. Invariants: a pending block
-   stays in the map until its last fence is done; only the thread that asks a fence calls its
+   the same queue are done in order. A side record has the facts of a block for which its entry in
+   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
+   block stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record (what an entry has no room for) has a serial. When the
-   last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
-   slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
-   may end further blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end
-   gets 0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
-   fence (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. When the last fence of a block is done,
+   the block ends, and its end calls mli_call_end like any call. The slow function behind
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
+   then asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
 /* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
    that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. A thread without the system's barrier always takes the slow function, which
-   has a barrier. */
+   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+   function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -17746,7 +17792,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
+/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
    device type. If `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
@@ -17791,8 +17837,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
-                                               references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
+                                               the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -18724,8 +18770,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
-   placeholder meanwhile. */
+/* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
+   or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -18933,8 +18979,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Cleared, because the debug line of a later call would otherwise count this free
-               again. */
+            /* The note is cleared, because the debug line of a later call would otherwise count
+               this free again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -19150,7 +19196,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* free_begin logged the free */
+    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
     mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
@@ -19188,7 +19234,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route from one device to the other, and on the device that it goes to. */
+/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
+   device that the copy goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19502,8 +19549,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in `special` ask for them. Looks only in the thread's record and its cache.
-   Returns 0 if one of these is missing there, or if the stack of this alloc is to be sampled. */
+   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
+   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
+   sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19709,8 +19757,8 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since the call began. The next call serves these
-       bits. */
+    /* Other threads may have set further bits of this mask since the call began. The thread's next
+       call serves these bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -19971,17 +20019,20 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns the scopes, and each thread's totals in each scope (a thread scope). May use books/.
-   Invariants: a scope or a thread scope is never removed; the totals of a scope come from the
-   thread's own counters, so a call that counts does nothing for scopes. Lock: cold, to make a scope
-   or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
+   of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
+   the bytes that the thread allocated less those it freed, and its high is the highest level since
+   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
+   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
+   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
+   cold, to make a scope or a thread scope. */
 
-/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
-   An invocation is a scope from its begin to its end. Only the thread itself writes its thread
-   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
-   how the levels of a thread's cells change, while the span's context is in that thread. A span
-   that ends on another thread than it began on adds to the thread scope of the thread that ends it.
-   A context that adopts a scope has a span of its own in it. */
+/* Only the thread itself writes its thread scopes and the spans of the context that it is in;
+   readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
+   the span's context is in that thread. A span that ends on another thread than it began on adds to
+   the thread scope of the thread that ends it. A context that adopts a scope has a span of its own
+   in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -19998,8 +20049,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
-                                                ended span changed the thread's level; signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
+                                                 each ended span changed the thread's level;
+                                                 signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -20013,8 +20065,8 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
 /* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
-   resumes those of the context that it has entered. Between the two the levels of the spans count
-   from 0. Requires: the context has scopes. */
+   resumes those of the context that it has entered. Between the two, the spans are independent of
+   the levels of any thread. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
@@ -20022,21 +20074,22 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
-   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
+   the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: adds the invocations that a context is in to the running invocations. */
+/* In a forked child: counts the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
-/* Returns the length of a name. A longer name than MLI_SCOPE_NAME bytes is cut between two UTF-8
-   characters, so that at most MLI_SCOPE_NAME bytes are left. */
+/* Returns the length of a name, cut to at most MLI_SCOPE_NAME bytes between two UTF-8
+   characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
-   unless `devices` is NULL. A thread scope of an earlier epoch adds only to `running`. */
+/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
+   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+   `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
@@ -20109,9 +20162,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
-   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
-   context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
+   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
+   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20153,8 +20206,8 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the caller has to get memory
-   and then call again. */
+/* Makes a scope, with copies of its path and its name. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -20204,13 +20257,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     return r;
 }
 
-/* Returns the thread scope of a thread in a scope, made on first use, or NULL if there is no
-   memory. */
+/* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
+   is no memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds its thread scope */
+        if (s->thread == t->id) return s; /* only the thread itself adds its thread scopes */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -20226,8 +20279,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* -- spans -- */
 
 /* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context is as deep in scopes as it may be. Returns E_NOMEM also for the orphan record, whose
-   calls come from many threads. */
+   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
+   record, which all threads without a record of their own share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20243,10 +20296,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
-   the highest level since the last publication. The function also raises the peaks of the shared
-   scopes that thread `t` is in. `t` is NULL if the thread was not yet in these scopes when the cell
-   reached the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
+   these scopes when the cell reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20257,8 +20309,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
-   `adopted` is the invocation that the context has joined, or NULL if the span begins a new
+/* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
+   span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
    invocation. The high of each cell starts again at its level, so that it measures the peak of this
    span. The span around it keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
@@ -20296,10 +20348,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
-   if it is in none. If there is no memory for a thread scope of `t`, an invocation that began on
-   another thread counts as lost. */
+/* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
+   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
+   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
+   scope of `t`, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20351,7 +20403,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
+/* Changes the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
    the thread's levels from them. The spans then have differences, which any thread can take over.
    With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
@@ -20444,8 +20496,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token, which has the ledger's generation and the scope. The second
-   word is the token of the invocation in mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the number of the scope.
+   The second word names the invocation: see mli_joint_find. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
@@ -20499,8 +20551,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into a total, minimum and maximum. `first` is 1 if none was
-   merged before. */
+/* Merges the values of one thread scope into the sum over several: a total, a minimum and a
+   maximum. `first` is 1 if none was merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -20544,7 +20596,7 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* Other threads count meanwhile, so the sum may have the end of an invocation without its
+    /* The other threads go on counting, so the sum may have the end of an invocation without its
        begin. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
@@ -20558,8 +20610,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* read after the copies, because the loads of the copies are
-                                        acquires */
+    after = mli_u64_load(&s->count); /* this load stays after the copies, because the loads of the
+                                        copies are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -20684,7 +20736,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer does not know of adoptions */
+            ended += !t->now.span->adopted; /* the interposer (a preloaded MemLord) is not told of
+                                               adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -20777,8 +20830,8 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
    one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole, which are records without room, and records that are no
-   longer kept. */
+   come the losses of the ledger as a whole: how many records found no room, or are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -20788,7 +20841,7 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-/* Returns the value of loss i, which is one of MLI_LOST_.... */
+/* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
 /* A rate that is computed from the statistics of a device: its name, its name in
@@ -20812,12 +20865,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets the statistics of physical devices in a sum over the devices of a selector. A physical
-   device adds its statistics once, also if several of its devices are in the selector. */
+/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
+   physical device adds its statistics once, also if several of its devices are in the selector. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if known, because free pieces of two pools are not one piece. */
+   if it is known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
@@ -20825,10 +20878,9 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which may have at most `cap`, and returns its new length.
-   The list is in the order of the number at offset `key` of each item, the largest first. The
-   search begins at the end of the list, because most items are below the last one and are not
-   inserted. */
+/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
+   list is in the order of the number at offset `key` of each item, the largest first. The search
+   begins at the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -20845,8 +20897,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds to the statistics of all devices the drops that no device counts, because there was no
-   device to count them on. */
+/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -20857,9 +20908,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
-   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
-   rearm. */
+/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
+   its present level, and all others become 0. The last failed requests are forgotten. No band waits
+   to rearm any more (to start its next collection). */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21022,8 +21073,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of its row.
-   Returns 0 if there is no memory. */
+/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of the
+   stack's totals. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -21034,8 +21085,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
-   stack for whose frames there is no memory. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
+   the frames of a stack, the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -21078,7 +21129,8 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
 
-/* Returns the live bytes and blocks of the devices less those of their tags. */
+/* Returns the live bytes and blocks that have no tag: those of the devices of a selector, less
+   those in *tagged. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
                                               const memlord_tag_stat *tagged) {
     uint32_t i;
@@ -26183,16 +26235,19 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the books of a ledger with each other, for memlord_verify. Owns no state. May use
-   books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails ends
-   the comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences,
-   from begin to end; phys, one at a time. */
+/* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
+   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
+   waits for its fences. A ticket holds reserved bytes. Owns no state. May use books/. Invariants:
+   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
+   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
+   phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
 #if !defined(MEMLORD_NO_VERIFY)
 
-/* What the map holds of one row (the counters of a device, site or tag). */
+/* What the blocks of the map add up to, for one row. */
 typedef struct mli_verify_sum {
     uint64_t bytes, blocks, pending;
 } mli_verify_sum;
@@ -26206,8 +26261,8 @@ typedef struct mli_verify {
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
-    mli_verify_sum picked;           /* blocks with a sampled stack; `bytes` is the sum of their
-                                        weights */
+    mli_verify_sum picked;           /* blocks whose stack was sampled; `bytes` is the sum of their
+                                        weights (the bytes that such a block stands for) */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -26245,7 +26300,8 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
+/* Returns 1 if a row has a subject (the device, site or tag that it counts), and a look-up of the
+   subject finds the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -26329,7 +26385,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one. */
+/* Checks the references of a block, and its side record if it has one: the facts for which its
+   entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26346,7 +26403,8 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
+/* Checks the rows and the birth (mark, scope and stream) of a block, and adds the block to the sums
+   of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -26368,8 +26426,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block with a stack is in the table of books/stacks, and adds it to the sum of such
-   blocks. */
+/* Checks that a block with a sampled stack is in the table of such blocks, and adds it to their
+   sum. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -26443,8 +26501,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of blocks with a stack, and the totals of stacks, against the map. The totals
-   may have more blocks than the map, namely those that are detached. */
+/* Checks the table of blocks with a sampled stack, and the totals of stacks, against the map. The
+   totals may have more blocks than the map, namely those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -26465,7 +26523,8 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row. *base gets the part that they have published. */
+/* Sums what the threads count on a row. *base gets the bytes that they have published (added to the
+   row itself). */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -26560,8 +26619,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
-   have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
+   may have ended, because a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -26592,8 +26651,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a physical device against its `ticket_bytes`, and adds up the open and the
-   closed tickets. */
+/* Checks the bytes of a physical device's tickets against its `ticket_bytes`. Adds the numbers of
+   its open and closed tickets to *open and *closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -27019,7 +27078,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, u
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
-/* Returns the leaked blocks that are in none of the first `lines` lines of the list. */
+/* Returns the sum of the leaked blocks that are in none of the first `lines` lines of the list. */
 MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
                                                       const mli_leak_table *groups, size_t lines);
 /* Returns the site of a line of the list, or NULL if its blocks have no site. */
@@ -27345,7 +27404,7 @@ typedef struct mli_anomaly_line { /* the mistakes of one kind that the host made
     uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
-typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+typedef struct mli_stream_line { /* the live blocks of a stream, which is a queue of a device */
     uint64_t bytes, blocks, stream;
     uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
@@ -27371,7 +27430,7 @@ typedef struct mli_report {
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
-    mli_identity who;      /* which process it is */
+    mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
@@ -27408,13 +27467,15 @@ typedef struct mli_report {
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_series_list series; /* the tags and sites of these snapshots, and what grows */
+    mli_series_list series; /* the bytes of devices, tags and sites over these snapshots, and which
+                               of them grow */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* the scopes, by the scope's id */
     mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
                               and are not pending */
     mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
-    mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted, with the largest
+                                            streams at the start */
     size_t streams, stream_lines;        /* the number of streams in the table, and the number of
                                             streams in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
@@ -27443,7 +27504,8 @@ typedef struct mli_report {
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the mli_device_code of the device with the ledger's number `dev`. */
+/* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
+   a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
@@ -27505,7 +27567,9 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* the row was added since
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* leaves out a block
+                                                                            without a stack, or with
+                                                                            one that was added since
                                                                             the capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
@@ -27958,7 +28022,7 @@ static MLI_COLD void mli_report_series(mli_report *r) {
     }
 }
 
-/* Allocates the lists that have a line for each device. Without memory the report has no
+/* Allocates the lists that have a line for each device. If there is no memory, the report has no
    devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
     const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
@@ -28044,13 +28108,15 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
 /* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
-   says what is bad, what grows, who holds or held most, or what is odd. Anomalies count mistakes of
-   the host and failures, and drops count what was not recorded. A holder is a tag, a site or an
-   arena (the bytes of a device that are in no block), with the bytes that it holds. Owns no state.
-   May use reports/capture and services/answers. Locks: none. */
+   says what is bad, what grows, who holds or held most, or what is odd. It has a head, which is its
+   first words, and a part for each device that it is about. Anomalies count mistakes of the host
+   and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
+   bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
+   reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
+                               first screen of TEXT */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
    and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
@@ -28160,8 +28226,8 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
    parts of a kind are written. */
 
-/* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
-   how bad it is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
+/* The kinds of verdicts in their order. Each has a name for JSON, a head, and a word for how bad it
+   is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
    mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
@@ -28462,8 +28528,8 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. Untagged bytes that are
-   the only holder are not, if the ledger has no tag. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if all
+   bytes are untagged, and the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
@@ -28529,8 +28595,8 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     return largest;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
-   KiB left". If the holders were noted more than a 64th below the peak, also writes the bytes at
-   that moment, because the shares are of these bytes. */
+   KiB left". If the live bytes were more than a 64th below the peak when the holders were noted,
+   also writes these bytes, because the percentages are of them. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -28565,7 +28631,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
 
 /* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
    and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
-   dev is 0, finds the counts that are left without those of all devices. */
+   dev is 0, finds the counts that belong to no device. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28754,8 +28820,8 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
    or of a stack. Owns the list of stacks by site in the report. May use reports/capture and the
    reading functions of books/. Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
-                          without a function */
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
+                          one without a function */
 
 /* What one function of the program allocated at a site, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
@@ -28792,7 +28858,8 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
     for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
                                           its site's list */
         site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* no site, or one newer than the capture */
+        if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
+                                                       one that is newer than the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
         r->site_stack[site] = i;
     }
@@ -28805,7 +28872,8 @@ static int mli_site_is_library(memlord *lord, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(lord, site);
     return all && all->at[all->shown].library;
 }
-/* Returns the first function of a stack that is in no library, or NULL if there is none. */
+/* Returns the innermost function of a stack that is in no standard library, or NULL if there is
+   none. */
 static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
     while (node) {
         const mli_stack_node *at = mli_stack_node_at(lord, node);
@@ -28945,9 +29013,9 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
-                                 frame that calls this one, or 0 if the frame itself does not
-                                 tell */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: if this
+                                 is the frame of a scope, that of the scope around it, or 0 if there
+                                 is none */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
     const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
                                        one function */
@@ -28976,8 +29044,8 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
-                     picked as a sample */
+    double scale; /* how many blocks this one stands for, because only some blocks are picked to
+                     have a stack; 0 if it was not picked */
 } mli_alive;
 
 /* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
@@ -32465,7 +32533,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
-/* Writes the scripts and the styles of the page, which are compressed, as base64. */
+/* Writes the compressed scripts and styles of the page as base64. */
 static MLI_COLD void mli_put_packed(mli_out *o) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     uint32_t bits = 0; /* the n lowest bits are those that are in no digit yet */
@@ -33054,7 +33122,7 @@ typedef struct mli_portion {
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
+    mli_portion *at;  /* a table with open addressing; NULL if stacks are not samples */
     size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
                          use */
     mli_portion none; /* the entry that callers get if there was no memory for a new one */
@@ -33179,7 +33247,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
                                                 reset */
     }
 }
-/* Adds to the share of each stack the allocs that its row has counted. */
+/* Adds to the share of each stack the allocs that the ledger has counted for it. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
@@ -33352,9 +33420,9 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides `number` among the stacks of a whole that still has `left` to divide. The remainder stays
-   with the whole. If the stacks already have more than the whole (left < 0), divides all of the
-   whole among them. */
+/* Divides a part of a whole among its stacks: `number` of the `left` that no stack has yet. The
+   remainder stays with the whole. If the stacks already have more than the whole (left < 0),
+   divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -33556,7 +33624,7 @@ typedef struct mli_peak {
     mli_block_fn put;
     void *writer;
     uint32_t dev;
-    uint32_t rest; /* the frame that stands for bytes of neither a listed site nor a stack */
+    uint32_t rest; /* the frame that stands for bytes that have neither a listed site nor a stack */
     mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
                                             has the bytes of all other sites */
 } mli_peak;
@@ -33578,7 +33646,7 @@ static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
             if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
                 mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
                 break;
-        if (row > p->x->sites) continue; /* the row was added after the capture */
+        if (row > p->x->sites) continue; /* leaves out a site that was added after the capture */
         p->part[i].site = row;
         p->part[i].bytes = h->site[i].live_bytes;
         mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
@@ -33717,7 +33785,8 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
 /* A walk over the functions of a stack, from the outermost one. */
 typedef struct mli_folded_walk {
     mli_stack stack;   /* the frames that are still to come */
-    uint32_t left;     /* how many functions of the last frame are still to come */
+    uint32_t left;     /* how many functions of the frame that the walk has reached are still to
+                          come */
     mli_frame_name at; /* the function that the walk has reached */
 } mli_folded_walk;
 
@@ -33981,7 +34050,7 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
 }
-/* Writes the next string of the table, and returns its number. */
+/* Writes the next string of the profile's table of strings, and returns its number. */
 static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_pb_size(w->x.o, 6, mli_utf8_size(text));
     mli_put_utf8(w->x.o, text, "");
@@ -34050,7 +34119,8 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame. Each function has a line in it, the outermost the last. */
+/* Writes the location of a frame. It has a line for each function at the frame, the outermost
+   last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -34199,8 +34269,8 @@ typedef struct mli_heap_writer {
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the first description of the bytes that were live at the peak and
-                                are no longer, and the one after the last */
+    uint64_t gone, gone_end; /* the number of the first description of bytes that were live at the
+                                peak, but no longer are; the number after the last one */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -34279,7 +34349,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, and returns its number. */
+/* Writes the description of an allocation, its size and trace, and returns its number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -34366,15 +34436,16 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. Writes a free of nothing before each free, so that
-   heaptrack does not take the allocation for a temporary one. */
+/* Writes the freed allocations of a trace. Writes a free of description 0, which has no bytes,
+   before each free, so that heaptrack does not take the allocation for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the peak was reset since the capture */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak, because the peak was reset
+                                           since the capture */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -34510,7 +34581,8 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines with a name mli_prom_limit
+                                                has seen */
     char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
                                                 without series of their own */
 } mli_prom_writer;
@@ -34738,8 +34810,8 @@ static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, c
     return (size_t)(to - lines) / size;
 }
 
-/* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
-   lines. */
+/* Writes a family with a sample for each of n lines. Each line has `size` bytes. `key` is the label
+   that has the names of the lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
@@ -35342,7 +35414,7 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL if a knob leaves the format out */
+    void (*write)(mli_report *r); /* NULL if a MEMLORD_NO_... macro leaves the format out */
     int whole;                    /* 1 if the format needs the lists of the capture
                                      (mli_report.whole) */
 } mli_writer;
@@ -35406,7 +35478,8 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
 /* Owns the output of reports to the host's function or to a file. A report is written at once, on
-   request, or at the end of the process. May use reports/ and services/snapshots. Invariants: a
+   request, or at the end of the process. An export is a report that is saved at an interval. A kept
+   string is the ledger's copy of a string. May use reports/ and services/snapshots. Invariants: a
    report file is complete when it gets its name, and a failed report leaves no file; a request is
    safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
    while the host's function writes. */
@@ -35423,9 +35496,10 @@ struct mli_saving_state {
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows
-   snapshots (as TIMELINE and the formats up to TRACE do), takes one more. That one belongs to the
-   report and not to the list, so that frequent reports evict no snapshot. */
+/* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
+   snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
+   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
+   list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35497,7 +35571,7 @@ typedef struct mli_saved_file {
     uint32_t error; /* the first error of the system while the file was written, or 0 */
 } mli_saved_file;
 
-/* Keeps the system's error if this step has failed, and no earlier step had. Returns `failed`. */
+/* Keeps the system's error of the first step that has failed. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
@@ -35684,7 +35758,7 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
 /* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
    and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
    if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request that no call has served yet. */
+   then also serves a request for a report that no call has served yet. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -35770,8 +35844,8 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match counts: .trace.json is not
-                                                    .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest suffix that matches decides:
+                                                    .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -35797,7 +35871,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before the first export, which looks at the path: see mli_prom_labels. */
+/* Sets the path before it saves the first export, which depends on whether a path is set: see
+   mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -35834,15 +35909,17 @@ MLI_API void memlord_request_save(memlord *lord) {
 
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
-/* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
+/* Has the table of all modules that take part in the life of a ledger, and calls their functions in
+   order. Such a function initialises the state of its module, stops its threads, takes its locks
+   for a fork, mends it in a forked child, or frees it: see mli_life. Owns no state. Locks: for a
+   fork, those of all modules, all taken while the cold lock is held. */
 
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Applies the parts of a description that need a registered ledger. */
+/* Calls the functions of the modules that apply a description and need a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
@@ -35971,12 +36048,14 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: one for the end of a thread, and those for a fork. May use all
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. A thread has a
+   record in each ledger that it uses; the orphan record serves all threads without one. May use all
    other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
    then all other locks in their order. */
 
-/* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
-   installed, all threads share the orphan record, which is slower but just as exact. */
+/* Looks up the interposer (a preloaded MemLord), and installs the hooks of the process. If the exit
+   hook cannot be installed, all threads share the orphan record, which is slower but just as
+   exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
@@ -35984,9 +36063,9 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
-   of the thread from getting a record. Signals are blocked meanwhile, because the signal handler of
-   an interposer writes a report if it finds the host in no call of MemLord. The handler could not
-   tell that the hook runs. */
+   of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
+   interposer writes a report if no call of MemLord is in progress, and cannot tell that this hook
+   runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -36055,7 +36134,7 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records but the orphan record become free, and keep their counts and shards. */
+   All other records but the orphan record become free for new threads, and keep their counts. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
@@ -36100,12 +36179,12 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   itself removes the fork handlers of a closed library. This destructor runs after the library's
-   others, because 101 is the first priority that a host may use. It also runs at the end of the
-   process, where threads may go on. A thread that has no hook by then shares the orphan record. The
-   exchange and the add are seq_cst, as are those of a thread that sets its hook, so that one of the
-   two threads sees the other. */
+/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
+   glibc itself removes the fork handlers of a closed library. This destructor runs after the
+   library's others, because 101 is the first priority that a host may use. It also runs at the end
+   of the process, where threads may go on. A thread that has no hook by then shares the orphan
+   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
+   that one of the two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36190,10 +36269,11 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and has the global ledger. May use all other modules. Invariant: a
-   ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
-   After that no other thread uses it. Locks: the registry lock, while the thread holds no other
-   lock. */
+/* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
+   ledgers. A helper is a thread of the ledger's own. A fence is something of the host that a freed
+   block waits for. May use all other modules. Invariant: a ledger that ends first stops its
+   helpers, then drops its fences, and then leaves the registry. After that no other thread uses it.
+   Locks: the registry lock, while the thread holds no other lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -36270,7 +36350,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
    mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because pthread_atfork, and the search for a symbol that does not exist, may call a malloc that
+   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
    calls MemLord. Such a call finds the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
@@ -36353,8 +36433,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire load pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended,
-   the next call of each thread searches the list again. */
+/* Each thread remembers the ledger that it found last, until a ledger ends: then its next call
+   searches the list again. The acquire load pairs with the seq_cst add in mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -36386,10 +36466,10 @@ MLI_API void memlord_destroy(memlord *lord) {
 }
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
-   fails, and sets *r to the error. The ledger is made in full before it becomes the global one,
-   because its own calls may come back here from within malloc. It becomes the global ledger after
-   the process is claimed, so that other threads wait, and before the process starts, so that calls
-   from within the start find the ledger. */
+   fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
+   its own calls may come back here from within malloc. It becomes the global ledger after the
+   process is claimed, so that other threads wait, and before the process starts, so that calls from
+   within the start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36451,12 +36531,12 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like; a
-   hook puts functions of MemLord in their place. Also has the functions behind the macros of
-   api/shim. May use the recording calls and the allocator of the host. Invariant: a function
-   returns the result of the function that it replaces, and leaves errno as that function did,
-   whether or not the ledger could record the call. Locks: the registry lock, while a table is
-   hooked or unhooked. */
+/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like. A
+   hook puts functions of MemLord in their place, and a slot keeps the host's. Also has the
+   functions behind the macros of api/shim. May use the recording calls and the allocator of the
+   host. Invariant: a function returns the result of the function that it replaces, and leaves errno
+   as that function did, whether or not the ledger could record the call. Locks: the registry lock,
+   while a table is hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
@@ -36482,8 +36562,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if the end of a block is to be recorded. If some functions of the table do not record,
-   the ledger may rightly lack the block, so the function looks the block up. */
+/* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
+   not record, the ledger may rightly lack the block, so this function looks the block up. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -36604,8 +36684,8 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns a slot for a host's functions. It is a slot that has had these functions before and has
-   no table now, else the first slot that was never used. Returns NULL if there is none. */
+/* Returns a slot for a host's functions. It is one that has had exactly these functions before and
+   has no table now, else the first slot that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -36614,7 +36694,8 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own pointers back, unless the host has done so itself. */
+/* Puts the host's own functions back into the table of a slot, unless the host has done so
+   itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -36741,8 +36822,8 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: the cold lock while rows and totals start over, then those of each
-   module in their order. */
+   only totals and peaks. Locks: the cold lock while totals start over, then those of each module in
+   their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -36752,8 +36833,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report is of
-                                                       the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report shows
+                                                       the totals before the reset */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

@@ -45,7 +45,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define FRAMES_MAX 256 /* the most functions of one place */
+#define FRAMES_MAX 256 /* the most functions of one place, which is a return address */
 #define MEMORY_MAX (sizeof(void *) > 4 ? (rlim_t)16 << 30 : RLIM_INFINITY) /* the most memory that
                                                                               --serve may take, in
                                                                               bytes */
@@ -268,7 +268,8 @@ static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *ou
     int line = 0;
     if (row) (void)dwarf_lineno(row, &line);
     (void)dwarf_getsrcfiles(cu, &files, NULL);
-    if (i == FRAMES_MAX) i = 0; /* the innermost scope, which has the line, may be missing */
+    if (i == FRAMES_MAX) i = 0; /* the array is full, so the innermost function, which has the line,
+                                   may be missing */
     while (i-- > 0) {
         size_t number = die_number(&scopes[i], DW_AT_call_file);
         out[n++] = frame_of(m, die_name(&scopes[i]), file, line);
@@ -280,8 +281,8 @@ static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *ou
     return n;
 }
 
-/* Returns the compilation unit of an address. Some compilers write no table of addresses. Then the
-   function asks every unit. */
+/* Returns the compilation unit that contains an address. Some compilers write no table of
+   addresses. Then this function asks every unit. */
 static Dwarf_Die *unit_at(const module *m, Dwarf_Addr address, Dwarf_Addr *bias) {
     Dwarf_Die *cu = dwfl_module_addrdie(m->of, address, bias);
     if (cu) return cu;
@@ -483,7 +484,7 @@ static int by_was(const void *a, const void *b) {
     return strcmp(((const change *)a)->was, ((const change *)b)->was);
 }
 
-/* Keeps one change for each text of a site. Drops all changes of a text that would get two
+/* Keeps one change for each old text of a site. Drops all changes of a text whose sites got
    different names. */
 static void settle_changes(void) {
     size_t n = 0;
@@ -560,8 +561,8 @@ static int is_stack_of(const cJSON *stack, const cJSON *site, const cJSON *all) 
            cJSON_Compare(get(place, "offset"), get(site, "offset"), 1);
 }
 
-/* Adds the numbers of a stack to those of its caller, which is its first function that is in no
-   library. */
+/* Adds the numbers of a stack to those of its caller, which is its innermost function that is in no
+   standard library. */
 static void add_caller(cJSON *callers, const cJSON *stack) {
     static const char *const keys[] = {"alloc_bytes", "allocs", "live_bytes"};
     const cJSON *at, *site;
