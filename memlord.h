@@ -64,7 +64,7 @@
                       _free_begin, _free_end, _alloc_n, _free_n, _move, _copy
         views         several owners of one storage: memlord_track, _retain, _release,
                       _track_n, _release_n
-        arenas        bytes without an identity: memlord_arena_add, _sub
+        arenas        bytes that belong to no storage: memlord_arena_add, _sub
         fences        memory that the device still uses: memlord_free_deferred, _done,
                       memlord_block_use, memlord_retire
         sites         which code allocates: memlord_sites_enable, memlord_site_at, _of,
@@ -413,7 +413,7 @@
     memlord_export_start. The last one is the listener, which answers the neighbours, after
     memlord_pressure_open. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
-    MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
+    MemLord calls a ledger's allocator while it holds no lock. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
     recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
     first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
@@ -523,8 +523,8 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
-/* Makes strict C modes show what the implementation needs. It works only if memlord.h is the first
-   include. */
+/* Makes the system's headers declare what the implementation needs, even in a strict C mode. This
+   works only if memlord.h is the first include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
 #endif
@@ -592,8 +592,8 @@
 #endif
 #endif
 
-/* Renames every symbol to p_memlord_... if the prefix is p. The source goes on saying memlord_....
-   The list of names stands below the API, under >>prefix. This header includes itself to read the
+/* Renames every symbol to p_memlord_... if the prefix is p. The source still says memlord_.... The
+   list of names stands below the API, under >>prefix. This header includes itself to read the
    list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
@@ -612,13 +612,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* ---------------------------------------------------------------------- >>api -- */
+/* ---------------------------------------------------------------------- >>api --
+   The host is the program that calls MemLord. A ledger records the host's storages. A storage is
+   one real allocation, and a block is the record of a live one. A device is where storages live. A
+   selector is one device, all devices of a type, or all devices. >>concepts has all such words. */
 
 typedef struct memlord memlord; /* a ledger: one independent account book */
 
 /* -- results -- */
 
-/* For each result: its name, and its text. */
+/* Each line has the name and the text of a result. */
 #define MLI_RESULTS(X)                                                                        \
     X(OK, "ok")                                                                               \
     X(E_INVALID, "an argument is not valid")                                                  \
@@ -646,13 +649,14 @@ typedef enum memlord_result {
     MEMLORD_RESULT_COUNT
 } memlord_result;
 
-/* Names a result in a few words of English, for logs. Never NULL. */
+/* Returns the text of a result: a few words of English, for logs. The text is never NULL. */
 MEMLORD_API const char *memlord_result_text(memlord_result result)
     MLI_OFF(result == MEMLORD_OK ? "ok" : result == MEMLORD_E_OOM ? "no memory" : "refused")
 
 /* -- devices -- */
 
-/* For each type: its name, its text, and 1 if its memory is the host's physical memory. */
+/* Each line has the name and the text of a device type, and 1 if its memory is the physical memory
+   of the host's machine. */
 #define MLI_DEVICE_TYPES(X)                                                                   \
     X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
@@ -683,7 +687,7 @@ enum {
 
 typedef struct memlord_device {
     int16_t type;  /* MEMLORD_DEVICE_CPU, ... */
-    int16_t index; /* from 0 on; in a selector MEMLORD_ANY, too */
+    int16_t index; /* 0 or more; in a selector also MEMLORD_ANY */
 } memlord_device;
 
 /* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
@@ -726,9 +730,10 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Says that the bytes of a device are in the memory of another one, `physical`. For example, those
-   of an integrated GPU are in the cpu's memory, and those of a pool in its real device's. Both
-   devices then have one capacity, limit and headroom. `physical` equal to `device` undoes that.
+/* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
+   bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
+   the pool's real device. Both devices then have one capacity, one limit and one headroom (the
+   bytes that still fit). If `physical` is `device`, the call undoes that.
    Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
            the memory of a third device, if other devices are in the memory of `device`, or if
            tickets are open on the physical device that `device` is on now. */
@@ -745,8 +750,8 @@ MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t ca
 
 /* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
    pages from the operating system, and does not call malloc. `alloc` returns NULL when there is no
-   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, with
-   no storage locked. */
+   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, while
+   it holds no lock. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -781,8 +786,8 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
-/* The last frame that an unwinder writes if the stack goes on and the unwinder cannot tell where:
-   in code without unwind tables, say. Reports show such a stack as cut. */
+/* An unwinder writes this as its last frame if the stack goes on, but the unwinder cannot tell
+   where, as in code without unwind tables. Reports show such a stack as cut. */
 #define MEMLORD_FRAME_LOST ((void *)1)
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
@@ -823,7 +828,8 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
     size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
-    uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
+    uint64_t counter_batch;      /* most bytes that a thread counts before it adds them to a peak;
+                                    0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
@@ -838,7 +844,7 @@ typedef struct memlord_desc {
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
    Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
            is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
-           hears which. E_NOMEM. After an error *out is NULL.
+           gets a message that says which. E_NOMEM. After an error *out is NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -878,24 +884,30 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
+/* The first groups record storages. A storage is one real allocation. It is live from its alloc to
+   its end, and a block is the record of a live storage. A view is a further reference to a storage.
+   A freed storage is pending while its device still uses it. A site is a place in the source, a tag
+   is a purpose of bytes, and a mistake is a call that the host should not have made. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
    device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
+   dropped_allocs. A storage that was dropped in this way is not recorded, and its free returns
    MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
-   one it lets one free of an unknown storage of the same type pass.
+   one it lets one free of an unknown storage on a device of the same type pass.
    Cost:   tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
 /* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
    function and line in one module are one site. The ledger reads a record when it first sees it,
-   copies its strings, and from then on knows the site by the record's address. So if dlopen loads a
-   plug-in where another one was, and a record of the new one is at the address of an old one, the
-   ledger takes it for the old place. To prevent that, link plug-ins that plant sites with
-   -Wl,-z,nodelete. */
+   copies its strings, and from then on knows the site by the record's address. If dlopen loads a
+   plug-in where another plug-in was, a record of the new one may be at the address of an old
+   record. The ledger then takes the new place for the old one. To prevent that, link plug-ins that
+   plant sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -924,10 +936,11 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
-   uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
-   the call, and the new storage begins. `reallocs` counts each realloc.
-   Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
-             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+   uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
+   storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
+   each realloc.
+   Requires: no other thread can have got the old address since the real realloc, as when the block
+             has grown in place. Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -942,9 +955,9 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Begins a realloc. It takes old_storage off the map, and goes on counting its bytes. Call it
-   before the real realloc, because another thread may own the old address once that returns. Every
-   begin needs one end.
+/* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
+   counting its bytes. Call it before the real realloc, because another thread may own the old
+   address once the real realloc returns. Every begin needs one end.
    Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
            same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
@@ -962,18 +975,20 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a free whose real call may fail. It takes the storage off the map, and goes on counting
-   its bytes. A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0
-   does nothing. Every begin that returned MEMLORD_OK needs one end.
+/* Begins a free whose real call may fail. It takes the storage off the map (the table of live
+   storages), and goes on counting its bytes. If the storage has recorded uses (memlord_block_use),
+   it is freed here instead, and is pending until they are done. Storage 0 does nothing. Every begin
+   that returned MEMLORD_OK needs one end.
    Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
            already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description. The token may also come
-   from memlord_realloc_begin, if its realloc turned out to be a free.
+/* Ends a free: takes the bytes of the storage off the counts or, if the real call `failed`, brings
+   the storage back. A storage with recorded uses comes back without its uses, its views and its
+   description. The token may also come from memlord_realloc_begin, if its realloc turned out to be
+   a free.
    Errors: E_STATE if the token was used already or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -1003,9 +1018,10 @@ typedef struct memlord_fence {
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets its tag, description, references and mark. `moves` of the destination counts the
-   move, and reports count moves per pair of devices. With a `fence`, which may be NULL, or with
-   recorded uses the source is pending until they are done, as after memlord_free_deferred.
+   destination gets the tag, description, references and mark of the source. `moves` of the
+   destination counts the move, and reports count moves per pair of devices. If `fence` is not NULL,
+   or the source has recorded uses (memlord_block_use), the source is pending until all of them are
+   done, as after memlord_free_deferred.
    Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
            no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
@@ -1052,9 +1068,10 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* -- arenas: bytes without an identity -- */
+/* -- arenas: bytes that belong to no storage -- */
 
-/* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
+/* Adds bytes to the arena balance of a device, under the tag of this thread. The balance is the
+   bytes that were added and not taken yet; they belong to no storage. A site counts the bytes that
    it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
    block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
    has a site and a stack.
@@ -1088,9 +1105,9 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
    for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
-   MEMLORD_FLAG_DEFER; there a fence may record its event. It calls `drop`, if set, exactly once,
-   when MemLord will not call `done` again. An alloc with the key of a pending storage ends that
-   storage first.
+   MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
+   if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
+   storage ends that storage first.
    Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
            unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
@@ -1105,15 +1122,15 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
 
-/* Records that a live storage is used by the work that the fence stands for (record_stream). A
-   later memlord_free or memlord_release of the storage then waits until all its uses are done. A
-   later use on the same queue replaces an earlier use.
+/* Records that a live storage is used by the work that the fence stands for, as record_stream of
+   PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
+   uses are done. A later use on the same queue replaces an earlier use.
    Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Credits every deferred free whose fences are done, and returns how many bytes it credited.
+/* Ends every pending storage whose fences are done, and returns how many bytes these storages had.
    Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
            done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1125,13 +1142,13 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
-   the return address of its own function. `file` is the module and the offset in it, such as
-   "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
-   symbol that contains the address (link with -rdynamic). It is "" if there is none, and on Windows
-   and macOS. MemLord looks it up when the site is first shown in a report, by memlord_sites_top or
-   of a block, but not for a line of the log. After dlclose the site stays as it was. If another
-   module then gets the address, its site is a new one. The result is never NULL, and lives until
-   destroy.
+   the return address of the function that it is in. `file` is the module and the offset in it, such
+   as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
+   dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
+   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
+   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
+   log. After dlclose the site stays as it was. If another module then gets the address, its site is
+   a new one. The result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1184,8 +1201,8 @@ typedef struct memlord_function {
 /* Names the functions at a return address, the innermost first: each is inlined in the next one.
    Reports show all of them in stacks. They show the site as the first function that is not of a
    library; if there is none, as the last one. The strings are copied.
-   Errors: E_INVALID no functions, or more than 256; E_UNKNOWN a planted site, or not seen by this
-           ledger; E_NOMEM. */
+   Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
+           or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
                                                       const memlord_function *functions,
                                                       size_t count) MLI_OFF(MEMLORD_OK)
@@ -1212,8 +1229,8 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
-   on two devices is two rows. Sites whose number in `order` is 0 are left out.
+/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site that
+   is used on two devices is listed twice. Sites whose number in `order` is 0 are left out.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -1245,7 +1262,7 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
    is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
    In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
-   more in one case of 20. A stack without a sample has no row.
+   more in one case of 20. A stack without a sample is not listed.
    `temporaries` is the number of sampled blocks that their own thread freed before the next of its
    allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
    caller could keep one buffer. */
@@ -1261,9 +1278,10 @@ typedef struct memlord_stack_stat {
     uint64_t temporaries;
 } memlord_stack_stat;
 
-/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
-   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
+/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack that
+   is used on two devices, or with two sites, is listed twice. Stacks whose number in `order` is 0
+   are left out. A stack frees nothing, so the orders by frees list the stacks by what they
+   allocated.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -1293,7 +1311,8 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
 
 /* -- statistics -- */
 
-/* Every statistic of a device: its name, kind, name in PROMETHEUS, and text. The kinds are
+/* Each line has a statistic of a device: its name, its kind, its name in PROMETHEUS, and its text.
+   The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
    A selector of several devices adds the statistics up. To add one, add a line here and the code
@@ -1412,8 +1431,8 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* For each rate of statistics that reports show: its name, its name in PROMETHEUS, and its text. A
-   rate is 0 to 1, or NaN when nothing was counted. */
+/* Each line has a rate that reports show: its name, its name in PROMETHEUS, and its text. A rate is
+   0 to 1, or NaN when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
     X(recovery_rate, "recovery_ratio",                                                        \
@@ -1426,9 +1445,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
-   scopes, and sets each peak to the live bytes. Live storages stay live. Calls of other threads
-   wait meanwhile, as they do for memlord_peak_reset. */
+/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0, also
+   those of sites and scopes, and sets each peak to the live bytes. Live storages stay live. Calls
+   of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
@@ -1671,12 +1690,22 @@ MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets how many bytes a tag is planned to hold on a device, for reports to compare.
+/* Sets how many bytes a tag is planned to hold on a device. Reports compare them with the live
+   bytes.
    Errors: E_INVALID if the tag is NULL or "", or bytes is over 2^48; E_DEVICE if `device` is not
            one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
+/* The next groups are about the memory of devices and the phases of a program. A physical device is
+   memory that one or several devices share. A poller is a thread of MemLord that samples a physical
+   device at intervals. A ticket holds bytes of a limit for later allocs. An account is charged the
+   bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
+   collection is a run of the host's callbacks that give memory back. A page is a file by which the
+   ledgers of several processes tell each other what they hold. A scope is a phase of the program
+   with a name. A context is the open tags and scopes that the calls of a thread use. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
    source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
@@ -1713,9 +1742,9 @@ typedef struct memlord_other {
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
    context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   live. Reports show them, and take them off what is unaccounted. `others` are the processes that
-   hold most besides this one, the largest first; a pid of 0 ends the list. memlord_explain and
-   reports show them, with their names where Linux tells those. */
+   among the live bytes. Reports show them, and take them off what is unaccounted. `others` are the
+   processes besides this one that hold most, the largest first; a pid of 0 ends the list.
+   memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -1732,8 +1761,8 @@ typedef struct memlord_capacity {
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
-   thread is in the old source, it waits until that has returned. It forgets the old source's
-   samples.
+   thread is in the old source, the call waits until the old source has returned. The samples of the
+   old source are forgotten.
    Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
@@ -1759,7 +1788,8 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
    overrides the interval. A poller also starts by itself when a device is used that has all three:
    a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
+   read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -1783,15 +1813,16 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity, and changes it with the capacity. It takes a sample
-   if no capacity is known.
+/* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes with
+   it. It takes a sample if no capacity is known.
    Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
-   keep. A negative result says how many bytes are too many. INT64_MAX says that neither limit nor
-   capacity is known. A device that is new to the ledger is added if its type has a source.
+/* Returns how many bytes still fit: the smaller of limit - live bytes and capacity - bytes in use,
+   minus what open tickets keep. A negative result says how many bytes are too many. INT64_MAX says
+   that neither limit nor capacity is known. A device that is new to the ledger is added if its type
+   has a source.
    Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
            source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
@@ -1804,20 +1835,22 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
-   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
-   it is -n where every device has at least n bytes to spare. It is 0 if the result is -1. */
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
+   result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
    physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
-   where several share the memory. The line also has the bytes of what is not listed, how many
-   requests failed on this device before, how many bytes the neighbours on the page hold there, and
-   how many of them rest: see memlord_pressure_open and memlord_pressure_raise. It returns a length
-   as snprintf does, and allocates nothing. MemLord logs this line itself when an allocation fails
-   for good. When a reservation is refused, it logs the line as a warning, at most once a second.
+   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
+   memory, each tag and site comes with its device. The line also has the bytes of the tags and
+   sites that it does not list, how many requests failed on this device before, how many bytes the
+   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
+   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
+   this line itself when an allocation fails for good. When a reservation is refused, it logs the
+   line as a warning, at most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1980,7 +2013,7 @@ typedef struct memlord_band {
 /* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
    are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
    uncovered 100 % are logged as warnings.
-   Errors: E_INVALID if a band is bad, which the log names; E_DEVICE if `sel` is not a selector;
+   Errors: E_INVALID if a band is bad; the log names the band. E_DEVICE if `sel` is not a selector;
            E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
@@ -1997,13 +2030,13 @@ MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, siz
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
 /* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
-   that of all devices until the host sets one, except with MEMLORD_FLAG_NO_STRATEGY. */
+   in force for all devices until the host sets a strategy, except with MEMLORD_FLAG_NO_STRATEGY. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
 /* -- collection -- */
 
-/* For each reason why a collection runs: its name, and its text. */
+/* Each line has the name and the text of a reason why a collection runs. */
 #define MLI_REASONS(X)                                                                        \
     X(BAND, "band") /* a threshold of the strategy is crossed */                              \
     X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
@@ -2074,9 +2107,10 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
-   wanted, or 0 for no number. *reclaimed, if not NULL, gets the bytes that they gave back, or 0
-   after an error. MEMLORD_OK says that a callback ran, not that it gave back enough.
+/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: how many
+   bytes are wanted, or 0 if that is not known. *reclaimed, if not NULL, gets the bytes that they
+   gave back, or 0 after an error. MEMLORD_OK says that a callback ran, not that it gave back
+   enough.
    Errors: E_INVALID if the reason is unknown; E_DEVICE if `device` is not one device; E_UNKNOWN if
            no callback serves the reason there; E_STATE if a collection of the device is running, or
            no callback could run. */
@@ -2084,8 +2118,9 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it at a
-   safe point. Without pollers it first samples what is older than their interval.
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it where
+   callbacks may run. Without pollers it first samples the devices whose latest sample is older than
+   the pollers' interval.
    Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2115,7 +2150,7 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
    and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
@@ -2199,8 +2234,8 @@ enum {
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
    is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
    are then at least the sum of what the processes hold, and an emergency of one of them is an
-   emergency of all. The limit is of this process alone. Where the capacity is not known, the limit
-   stands for it. */
+   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
+   limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2213,9 +2248,9 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
 /* Sets the identity of the physical device that a device's bytes are in. The identity is a text
    that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
-   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of
-   its own: the cgroup with the lowest memory limit, or the machine, as memlord_pressure_open finds
-   it. NULL or "" takes off what the host has set.
+   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
+   built-in identity: the cgroup with the lowest memory limit, or the machine, as
+   memlord_pressure_open finds it. NULL or "" takes off what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -2241,9 +2276,9 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Leaves the page, and joins the listener. The file stays. If another thread is in
-   memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
-   call does nothing.
+/* Leaves the page, and waits until the thread of the listener has ended. The file stays. If another
+   thread is in memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too.
+   Without a page the call does nothing.
    Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2274,7 +2309,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
    Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost scope of this thread. A thread that exits ends all of its own.
+/* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
    Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
            was adopted (see memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2343,7 +2378,8 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds ns to the time that a device took for a scope, once its events have measured that time.
+/* Adds ns to the time that a device took for a scope. The host has measured that time, by events of
+   the device.
    Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
@@ -2372,10 +2408,10 @@ typedef struct memlord_context {
    after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
    zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
-   Errors: E_INVALID if `context` is NULL; E_STATE if it is a stale copy, of another live ledger, or
-           one that another thread is in, or if the ledger's own allocator calls; E_NOMEM if the
-           first swap cannot allocate the record of the context, or the thread has no record. After
-           an error nothing is swapped.
+   Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
+           live ledger, if another thread is in it, or if the ledger's own allocator makes the call;
+           E_NOMEM if the first swap cannot allocate the record of the context, or the thread has no
+           record. After an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
@@ -2405,12 +2441,12 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which
-   much has changed. These snapshots have no blocks. The interval then grows with the ledger's
-   life, so that all of them fit. The time is that of the ledger's clock. While a clock of the
-   host's stands still no snapshot is taken. If the clock runs ahead, or the interval changes, the
-   thread notices within a second.
+   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
+   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
+   that are due, if much has changed; with this flag only checkpoints have blocks. The interval then
+   grows with the ledger's life, so that all of them fit. The time is that of the ledger's clock.
+   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
+   or the interval changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -2421,10 +2457,10 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
 
 /* -- events: every change, in a ring -- */
 
-/* For each kind of event: its name, and its text. */
+/* Each line has the name and the text of a kind of event. */
 #define MLI_EVENTS(X)                                                                         \
     X(ALLOC, "alloc")             /* a block begins */                                        \
-    X(FREE, "free")               /* a block is credited */                                   \
+    X(FREE, "free")               /* a block ends */                                          \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* the destination of a move begins */                      \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
@@ -2436,7 +2472,7 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
     MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
-    MEMLORD_EVENT_FREE = 1,        /* a block is credited */
+    MEMLORD_EVENT_FREE = 1,        /* a block ends */
     MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
     MEMLORD_EVENT_MOVE = 3,        /* the destination of a move begins */
     MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
@@ -2479,9 +2515,11 @@ MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK
    Errors: E_INVALID if `fn` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
-/* -- reports -- */
+/* -- reports --
+   A report is what a ledger knows, written in one of the formats below. PROMETHEUS and the other
+   names in capitals are these formats. */
 
-/* For each format: its name, the suffix of its files, and what it is. */
+/* Each line has a format: its name, the suffix of its files, and what it is. */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2554,17 +2592,17 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
    them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
    PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
-   digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
-   (device, tag, scope, rest, site, from, to, version), and what is beyond 1000 bytes.
+   digits and _. It also leaves out a label with the name of an earlier label or of one of MemLord's
+   own labels (device, tag, scope, rest, site, from, to, version), and all labels beyond 1000 bytes.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
    memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
-   ledger's output_dir, or else the current directory. It replaces no file. If there is one of that
-   name, the process id and a number follow the time. The last call counts. A forked child that
-   exits writes a report of its own.
+   ledger's output_dir, or else the current directory. It replaces no file. If there is a file of
+   that name, the process id and a number follow the time. Of several calls the last one counts. A
+   forked child that exits writes a report of its own.
    Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
@@ -2728,12 +2766,12 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends a guard. This context is then as deep in tags, or in scopes, as before the guard began. So
-   it also ends the tags or scopes that were begun since and not ended, and leaves adopted scopes
-   that were not returned. That is how the next guard around restores the depth after a longjmp. A
-   second end does nothing. In another context than the guard began in (that of another thread, or
-   of another fibre) it only counts, in dropped_sites of the sum of all devices. The first such end
-   is logged. */
+/* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
+   began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
+   adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
+   next outer guard thus ends its tag or scope. A second end does nothing. In another context than
+   the guard began in (that of another thread, or of another fibre) the call ends nothing, and
+   counts in dropped_sites of the sum of all devices. The first such end is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -2784,10 +2822,11 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 } /* extern "C" */
 #endif
 /* ---------------------------------------------------------------------- >>macros --
-   Macros that plant a site, pass a pointer, or end a tag or a scope with its block of code. */
+   These macros plant a site (a static record of a place in the source), pass a pointer, or end a
+   tag or a scope with its block of code. */
 
-/* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
-   address. In C without GNU extensions such a handle is cut to the width of an address. */
+/* Gives the key of a storage: its address, or its handle as an integer. A handle may be wider than
+   an address. In C without GNU extensions such a handle is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -2804,9 +2843,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The site of this line: the address of a static record. In C without statement expressions it is
-   NULL, and the macros below are statements that plant the record themselves. With MEMLORD_DISABLE
-   it is NULL, too. */
+/* Gives the site of this line: the address of a static record. In C without statement expressions
+   it is NULL, and the macros below are statements that plant the record themselves. With
+   MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -2830,9 +2869,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* The place that called the function you are in: memlord_site_at of its return address. This site
-   has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE(). The
-   argument is a ledger; without an argument the ledger is memlord_global(). A function that the
+/* Gives the place that called the function you are in: memlord_site_at of its return address. This
+   site has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE().
+   The argument is a ledger; without an argument the ledger is memlord_global(). A function that the
    compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
    only. */
 #if defined(__GNUC__)
@@ -2860,8 +2899,8 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_CALL(name, ...) name(__VA_ARGS__, MEMLORD_SITE())
 #endif
 
-/* The recording calls, with the storage as a pointer and with the site of the call. In GNU C and in
-   C++ they are expressions of type memlord_result, otherwise statements. */
+/* These macros make the recording calls, with the storage as a pointer and with the site of the
+   line. In GNU C and in C++ they are expressions of type memlord_result, otherwise statements. */
 #define MEMLORD_ALLOC(lord, dev, ptr, bytes)                                                  \
     MLI_CALL(memlord_alloc, lord, dev, MEMLORD_KEY(ptr), bytes)
 #define MEMLORD_FREE(lord, dev, ptr) MLI_CALL(memlord_free, lord, dev, MEMLORD_KEY(ptr))
@@ -2881,8 +2920,9 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
        MEMLORD_SCOPED(lord, "decode");      is a scope
 
    They end with the block however it is left: by break, continue, return, goto or an exception.
-   longjmp skips the end; then the end of the next guard around restores its own depth. The name of
-   a scope is a string literal, as its record is static. The name of a tag may be a variable.
+   longjmp skips the end; then the end of the next outer guard also ends what was left open. The
+   name of a scope is a string literal, because the record of the scope is static. The name of a tag
+   may be a variable.
    Both are declarations. After `if (x)` or a case label give them a block of their own:
 
        case 1: { MEMLORD_TAGGED(lord, "a"); ... }
@@ -2996,8 +3036,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* The namespace inside mlord. Files of one program may be compiled in different ways, so each way
-   has types of its own. */
+/* The namespace inside mlord. Files of one program may be compiled with different knobs, such as
+   MEMLORD_DISABLE, so each way has types of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -3274,8 +3314,8 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 #endif
 
 #endif /* MEMLORD_H */
-/* Stands outside the include guard, because another header may have included memlord.h without
-   MEMLORD_PMR. */
+/* This part stands outside the include guard, because another header may have included memlord.h
+   without MEMLORD_PMR. */
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
@@ -3284,9 +3324,10 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 namespace mlord {
 MLI_WAY {
 
-/* Records what passes through it to another memory resource, on a device. A block's site is the
-   code that called allocate. Without optimisation that is an inline function of the C++ library.
-   Frees have no site. Requires: the ledger and `upstream` outlive the resource. */
+/* Passes every request on to another memory resource, and records the memory that it gets, on a
+   device. A block's site is the code that called allocate. Without optimisation this code is an
+   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
+   outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -5569,8 +5610,8 @@ enum {
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes it pairs with the release store that drops
-   it. */
+/* A spin lock for short work. The exchange that takes the lock pairs with the release store that
+   drops the lock. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
@@ -5911,7 +5952,7 @@ struct mli_threads_state {
                           for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
-    mli_ptr all;       /* mli_thread *: the first record of the list */
+    mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
     struct mli_thread *orphan; /* the record that threads without a record of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
@@ -5948,9 +5989,9 @@ struct mli_counters_state {
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
-    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
-                                     also looks for a due snapshot at its end; 0: no call looks */
-    mli_u64 looks;                /* how many times a counter was published while `batch` was 0 and
+    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
+                                     looks at its end whether a snapshot is due; 0: no call looks */
+    mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
@@ -5960,7 +6001,7 @@ struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
                               can be in force */
-    mli_u32 polling;       /* one of MLI_POLLING_... */
+    mli_u32 polling;       /* one of MLI_POLLING_...: which pollers run */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
@@ -6024,8 +6065,8 @@ typedef struct mli_life {
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a registered ledger, and may allocate. After an error the ledger is not
-       made. */
+    /* Does what needs a ledger that is in the list of live ledgers, and may allocate. If it returns
+       an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
@@ -6075,7 +6116,8 @@ enum { /* values of mli_process.started */
 /* The only state of the process. Its valid initial state is all zeros. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
-    mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
+                               ledgers */
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
@@ -6142,7 +6184,8 @@ typedef struct mli_self_state {
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
     memlord *found;            /* result of the latest memlord_find */
-    uint32_t hooked;         /* 1: the exit hook of the thread is set */
+    uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
+                                when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
@@ -6704,9 +6747,10 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    A width aligns values to the right and text to the left; a site has no width. A - aligns values
    to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
-   written as -. In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {,
-   and %jd writes any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for
-   INT64_MIN with %jd, and for NaN with %g. */
+   written as -.
+   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
+   any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with
+   %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -7075,7 +7119,8 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps only the logger calls that this thread is in, because the child has no other thread. */
+/* In a forked child, keeps only the logger calls that this thread is in, because the child has no
+   other thread. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -7140,11 +7185,11 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory. The ledger gets regions from its allocator, which is the host's or
-   the os allocator below, and cuts them into pieces. May use os/ and base/atomics. Invariant: while
-   the allocator runs, the thread holds no lock and is marked busy, so that a call that the
-   allocator makes into a ledger does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces;
-   MLI_RANK_PAGES, in the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
+   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
+   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
+   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
+   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
@@ -8384,17 +8429,21 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. Also owns what else an alloc
-   looks up for an entry: the number (dev) of a device, and the number of the current mark. May use
-   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
-   table, and it counts its changes of the table before it leaves. bench/README.md has the
-   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
+/* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
+   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header
+   with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
+   a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
+   scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
+   the number (dev) of a device, and the number of the current mark. May use base/memory and
+   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
+   counts its changes of the table before it leaves. bench/README.md has the measurements that led
+   to this shape. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
 /* A block in the map. Its key is the storage that the host gave. A storage below 1 <<
-   MLI_HANDLE_BITS is a handle; any other is an address. The fields of the words, from the lowest
-   bit on:
+   MLI_HANDLE_BITS is a handle; any other is an address. A side record (books/parts) has what does
+   not fit here. The fields of the words, from the lowest bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record, plus 1
      birth   mark:26 | 0:1; if born in a scope or on a stream: number of the birth:26 | 1:1 */
@@ -8453,7 +8502,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     return word;
 }
 /* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
-   index. A device whose type or index has more bits gets the last element, which is always 0. */
+   index. If the type or the index of a device has more bits, returns the index of the last element,
+   which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -8469,7 +8519,7 @@ static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
 }
 
 /* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
-   can be read. */
+   is set, because other threads may read it from now on. */
 MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
 /* Returns the type of a device. The map finds a block by its storage and the type of its device. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
@@ -8492,7 +8542,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* the buckets of a window: the home and the 15 buckets after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
+                            after it */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -8621,8 +8672,7 @@ enum { /* mli_shard.state */
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
 static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
-/* Returns the shard of an address. A handle is mostly in another shard, which mli_shard_of
-   returns. */
+/* Returns the shard of a key that is an address. mli_shard_of also finds the shard of a handle. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -8671,8 +8721,7 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the
-   bucket. */
+/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -8801,8 +8850,9 @@ MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
-/* Calls fn for every entry of a shard until fn returns nonzero, and returns what fn returned last.
-   Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
+/* Calls fn for each entry of a shard until fn returns a value other than 0. Returns what fn
+   returned last, or 0 for a shard without entries. Requires: the caller holds the shard's lock, or
+   no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -8819,11 +8869,11 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
 
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
-   home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
-   shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
-   that another has returned. In a small ledger, which can spare the memory, the bound is 2 such
-   entries to 64 buckets, so that almost every entry is in its home. Requires: the caller is inside
-   the shard. */
+   home. Too many are 14, 22, 30 or 38 such entries for each 64 buckets. Which of these numbers
+   holds depends on the number of the shard, so that shards of equal blocks do not all grow at once.
+   One shard can then use the memory that another has returned. In a small ledger, which can spare
+   the memory, 2 such entries for each 64 buckets are too many, so that almost every entry is in its
+   home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
@@ -8921,8 +8971,9 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
 }
 
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
-    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger; spares
-                                                               it their locks */
+    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger have no
+                                                               table, so the function takes few
+                                                               locks there */
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
     if (s->stopped_state == MLI_SHARD_NEW) {
@@ -9119,17 +9170,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
-   thread runs a member, `level` includes the base of the thread's cell less the level at which the
-   member's span began. A base is at most the level of its cell. So `level` is at most the bytes
-   that all members have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and
-   `delta` are sums over the members that have left. */
+/* An invocation of a scope that was exported, so that other contexts (of threads or fibres) may
+   enter it, too. While a thread runs a context that is in the invocation, `level` includes the base
+   of the thread's cell, less the level at which the context's span began. The base is the published
+   part of a cell's level, and is at most that level. So `level` is at most the bytes that all
+   contexts have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and `delta`
+   are sums over the contexts that have left. */
 typedef struct mli_joint {
-    mli_lock lock;                  /* guards all members but token and began */
+    mli_lock lock;                  /* guards what follows, except for token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
-                                        invocation was adopted */
+    uint32_t members, over, adopted; /* the number of contexts in the invocation; 1 if the exporter
+                                        has left; 1 if another context has entered */
     uint64_t start, before, bytes, blocks; /* `start` and `before` are as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
@@ -9157,11 +9209,11 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
-   level, and at least the old level plus `above`, which was reached meanwhile. Both arguments are
-   signed. */
+   level, and to at least the old level plus `above`, which was reached meanwhile. `by` and `above`
+   are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
-   base of the thread's cell. */
+   base (published part) of the thread's cell. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
 /* ------------------------------------------------------------------------- src/books/spans.c -- */
@@ -10135,19 +10187,22 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
 /* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index
-   from addresses to rows and records. A kept string is the ledger's copy of a string: there is one
-   copy of each text, and it lives until the ledger ends. May use base/memory and books/counters.
-   Invariant: a function whose name ends in _locked runs under the cold lock, and takes no memory
-   from the host. Lock: the cold lock. */
+   from addresses to rows and records. A row has the counters of a device, a site or a tag. A cell
+   is a thread's part of a row, and the orphan record has the cells of threads without a record. The
+   cold lock is a lock of the process, mli_process.cold_lock. A kept string is the ledger's copy of
+   a string: there is one copy of each text, and it lives until the ledger ends. May use base/memory
+   and books/counters. Invariant: a function whose name ends in _locked runs under the cold lock,
+   and takes no memory from the host. Lock: the cold lock. */
 
-/* A _locked function that lacks memory returns MLI_AGAIN or NULL. mli_cold_leave then drops the
-   lock, allocates, and lets the caller try again. stb_ds does not check its allocations and passes
-   no context to them. So before each put a table gets all the memory that the put can need. A table
-   frees its memory only when it ends. Arrays that a table has outgrown stay until then; together
-   they are smaller than its present arrays. */
+/* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
+   mli_cold_leave, which drops the lock and allocates the memory, and tries again. stb_ds does not
+   check its allocations and passes no context to them. So before a key is put in a table, the table
+   gets all the memory that the put can need. A table frees its memory only when it ends. The arrays
+   that it has outgrown stay until then; together they are smaller than its present arrays. */
 
 /* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
-   An item begins with its key, a char *. Items move when the table grows; none is removed. */
+   An item of the table begins with its key, a char *. Items move when the table grows, and are
+   never removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
@@ -10170,14 +10225,14 @@ typedef struct mli_dict {
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
 /* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
-   ledger, or the block that mli_cold_leave has allocated for this size. If there is neither, notes
-   the size for mli_cold_leave and returns NULL. */
+   ledger's own memory, or the block that mli_cold_leave has allocated for this size. If there is
+   neither, notes the size for mli_cold_leave and returns NULL. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
-/* Begins a cold call: takes the cold lock. */
+/* Takes the cold lock, for functions whose names end in _locked. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
+/* Drops the cold lock. If *result is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
    and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
    allocator fails, returns 0, and *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
@@ -10192,7 +10247,8 @@ MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
-/* Does what mli_name_locked does, takes the cold lock itself, and allocates if it must. */
+/* Does what mli_name_locked does, but takes the cold lock itself, and allocates if memory is
+   needed. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
 
 /* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
@@ -10200,13 +10256,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
-/* Returns the labels of the ledger, or NULL if there are none. */
+/* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
 #define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
                                   itself */
-#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth, the value its
-                                  number */
+#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
+                                  stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
 #define MLI_INDEX_CONTENT 254u /* in place of a dev: the key is a hash of a site's content */
 
@@ -10226,7 +10282,7 @@ MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t valu
 
 /* Adds a row, the orphan record's cell for the row, and the row's number in the index under `key`.
    Numbers start at 1; number 0 means no row. The release store of the row count publishes the row,
-   after all its members are set. The index gets the number after that. */
+   after all its members are set. Only then does the index get the row's number. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
@@ -10296,7 +10352,7 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that it is changing
+/* Allocates for stb_ds, from the first block of the table that stb_ds is changing
    (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
    the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
@@ -10406,9 +10462,9 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
     return 0;
 }
 
-/* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
-   and a string block, by the formula of stbds_stralloc. Returns -1 if there is no memory for it
-   yet, else 0. */
+/* Reserves the memory that stb_ds needs to put a key of this length in a table. That may be a
+   larger array, a larger index, and a string block, by the formula of stbds_stralloc. Returns -1 if
+   there is no memory for it yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -10436,7 +10492,7 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
 
 /* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
    Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key. (stb_ds may grow the index before it finds the key.) */
+   does not have the key, because stb_ds may grow the table before it finds the key. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -11343,17 +11399,21 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, and finds the rows that a call counts on. May use books/names,
-   books/counters and books/devices. Invariants: the record of a site lives until the ledger ends;
-   no function here allocates or takes a lock inside a shard. Locks: the cold lock.
-   memlord_sites_enable takes only the registry lock. */
+/* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
+   host's code: a struct that the host declares (memlord_site), or the return address of a call. A
+   row has the counters of a site or a tag on one device. A module is an executable or a library.
+   The index (books/names) finds a record or a row by an address. A birth is the mark, the scope and
+   the stream that a block began with. May use books/names, books/counters and books/devices.
+   Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
+   a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
+   lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
    for each device on which it is used. A struct of the host (memlord_site) that is new is compared
    by its content and its module, because the ledger may know the site by another struct. The site
    of a return address is known by its place, which is looked up when the address is first seen. The
-   index has the address only if the module stays loaded. For any other address each call asks which
-   module is there now, because dlclose tells nobody. */
+   index has a return address only if its module is never unloaded. For any other return address
+   each call asks which module is there now, because dlclose tells nobody. */
 
 /* A scope: a path of names. services/scopes has the totals. */
 typedef struct mli_scope_record {
@@ -11364,7 +11424,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
+                                     on */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
@@ -11378,9 +11439,9 @@ typedef struct mli_birth {
     uint32_t mark, scope; /* the numbers of the mark and of the scope; a scope of 0 means none */
 } mli_birth;
 
-/* What a site is made from: a file, a function and a line, and the module that has them. A line of
-   a header is one site of a module, however many files of the module include the header. In another
-   module the line is another site. */
+/* What a site is made from: a file, a function and a line, and the module whose code they name. A
+   line of a header is one site of a module, however many files of the module include the header. In
+   another module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
     const void *module; /* the module that has the struct, by mli_module_of; NULL if it is not
@@ -11395,8 +11456,8 @@ typedef struct mli_module {
     struct mli_module *next; /* the module that was seen before this one */
     mli_ptr same;            /* mli_module *: another module that was loaded at the same start
                                 address */
-    mli_image image;         /* its strings are kept strings; `id` may be read only as
-                                mli_module_has_id does */
+    mli_image image;         /* its strings are kept strings; only mli_module_has_id may read its
+                                `id` */
     const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
@@ -11430,8 +11491,8 @@ typedef struct mli_site_record {
                                 the site */
 } mli_site_record;
 
-/* Returns the module that was seen last, or NULL if there is none. Its `next` was seen before
-   it. */
+/* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
+   leads to the one seen before it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
@@ -11467,16 +11528,16 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
 /* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls it first. Requires: the caller holds
-   no lock of the ledger (see mli_place_function). */
+   of each module once. A caller that displays many sites calls this function first. Requires: the
+   caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
    first displayed, because the search reads all symbols of its module, which is too slow for a
    recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns what reports display of a site now, which changes when the symbol of the site's address
-   is found. Requires: the caller holds no lock of the ledger. */
+/* Returns what reports display now for a site. The result changes once the symbol of the site's
+   return address is found. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
 /* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
    *named, and is not kept. */
@@ -11815,9 +11876,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
-   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if the caller
-   has to get memory and then call again. */
+/* Makes a copy of `from` what reports display for a site from now on. Adds the copy to the index,
+   because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11854,7 +11915,7 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
     }
 }
 /* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Marks all of them as looked up, but does not take a site whose module is gone. */
+   many it took. Skips a site whose module is gone, but marks it as looked up, too. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -12416,9 +12477,9 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 /* ------------------------------------------------------------------------- src/books/picks.h -- */
 
 /* Implements the table of picked blocks, which tells the stack of each block whose alloc was
-   sampled. Owns no state: the table is in the state of books/stacks. May use base/memory and
-   books/map. Invariant: a part of the table is at most three quarters full. Locks: MLI_RANK_STACKS,
-   one for each part. */
+   sampled. Owns no state: the table is in the state of books/stacks. A row of books/stacks has the
+   totals of a stack on a device. May use base/memory and books/map. Invariant: a part of the table
+   is at most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
 
 /* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
    that such an alloc is picked. The weight of the block is its bytes times `scale`. */
@@ -12437,7 +12498,8 @@ MLI_TABLE(const mli_pick mli_pick_none)
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
     size_t cap;    /* the number of entries in `at`, a power of 2, or 0 */
-    size_t count, reserved; /* entries in use; entries for blocks that calls are about to open */
+    size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
+                               blocks that they open */
     mli_pick *at;
     char pad[24];
 } mli_picks;
@@ -12450,8 +12512,8 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
-/* Returns the entry of a key and, if `remove` is 1, removes it. If the part does not have the key,
-   returns an entry with row 0. */
+/* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
+   not have the key, the copy has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
@@ -15003,9 +15065,13 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 /* ------------------------------------------------------------------------ src/books/probes.h -- */
 
 /* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
-   looks into the buckets after the home. Owns no state. May use books/map. Invariant: a thread
-   waits only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in
-   a shared shard. */
+   looks into the buckets after the home. Owns no state. The map has parts, the shards, and a shard
+   has a table of buckets. A bucket has slots for entries, and a header that tells which slots are
+   in use. The home of a key is the bucket where its search begins. The window of a key has the
+   buckets that may have it: the home and up to 15 after it. The overflow counts of a bucket say how
+   many entries have passed it because it was full. May use books/map. Invariant: a thread waits
+   only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a
+   shared shard. */
 
 /* A thread probes while it is inside the shard, or under the shard's lock while the shard is
    stopped. Probing changes no entry. The probe notes the slot and the header to store, and
@@ -15036,13 +15102,14 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
    home if the shard is shared. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
-   finds the key. Otherwise stops where no later bucket can have the key, but with `want_room` not
-   before it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
-   used. Returns 0, or -1 if another thread holds the lock of a later bucket. The caller must then
-   leave the shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
+   finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
+   on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket. The
+   caller must then leave the shard. A thread waits only for the lock of a home, so waiting threads
+   form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
-/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
+/* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
 /* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
    overwrite the words of the entry. Requires: probe->entry is not NULL. */
@@ -15133,10 +15200,11 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     }
 }
 
-/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
-   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
-   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
-   shard. The release store pairs with the acquire in mli_bucket_try. */
+/* Stores what a probe changes, and unlocks the probe's buckets. `by` is 1 for an insert, -1 for an
+   erase, and 0 for no change. If `by` is not 0, stores the header of the slot's bucket. If that
+   bucket is not the home, adds `by` to the shard's `displaced` and to the overflow counts of the
+   buckets before it. The release store, which unlocks a bucket, pairs with the acquire in
+   mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -15225,10 +15293,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
 /* Owns the side records and the parts of blocks. A side record has the facts of a block for which
-   its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
-   a side record belongs to the thread that holds its entry, because this thread is inside a shard
-   of its own or has locked the entry's bucket; parts lie in their storage and do not overlap.
-   Locks: those of the map. */
+   its entry in the map has no room; the entry's word2 then points to the record, which has the
+   entry's own word2. A part is a range of the bytes of a block, with a description. A shard is a
+   part of the map. A probe finds an entry in a shard, and no other thread changes the entry until
+   the probe ends. A pending block was freed, and waits for its fences. May use books/map,
+   books/accounts and base/memory. Invariants: a side record belongs to the thread that holds its
+   entry, because this thread is inside a shard of its own or has locked the entry's bucket; parts
+   lie in their storage and do not overlap. Locks: those of the map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15251,15 +15322,16 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
+   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
 /* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the rows and the birth of an entry, from its word2 or from its side record. */
+/* Returns the word2 that an entry would have without a side record. It has the numbers of the
+   block's site, tag and birth (mark, scope and stream). */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
@@ -15273,8 +15345,8 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
-/* Finds a key and returns its entry, or NULL if the key is dead or its block is pending. In either
-   case the caller calls mli_probe_leave. */
+/* Finds a key and returns its entry. Returns NULL if the map does not have the key, or if its block
+   is pending. In every case the caller calls mli_probe_leave. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
@@ -15282,7 +15354,7 @@ static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t 
 }
 
 /* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
-   key is dead, or if its block has no side record. In either case the caller calls
+   map does not have the key, or if its block has no side record. In every case the caller calls
    mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
@@ -15290,13 +15362,13 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
 
 /* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
    the record only if one more reference would need it. If the result is E_UNKNOWN or E_NOMEM, the
-   function has left the shard. It allocates the record between two probes, because nothing may be
+   probe has ended. The function allocates the record between two probes, because nothing may be
    allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
 
-/* Copies a description; *out has the ledger's copies of its strings. */
+/* Copies a description to *out, with the ledger's own copies of its strings. */
 MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
                                                   memlord_meta *out);
 
@@ -15435,7 +15507,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
-   larger. Returns MLI_AGAIN if the array is full and *spare is no larger. */
+   larger. If *spare is no larger, returns MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps
+   another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -16585,18 +16658,22 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys) and the reservations. Tells the live bytes of a phys and the
-   devices that share it. A ticket is the handle of a reservation. services/room takes the samples
-   of a phys, and opens reservations, because services/room can explain why one is refused. May use
-   books/devices, books/counters and books/accounts. Invariant: a device changes from one phys to
-   another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two
-   of them only under the cold lock. */
+/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
+   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
+   allocs, and a ticket is its id. An alloc draws on a ticket: its bytes come off the ticket once
+   the alloc is recorded, and are in flight until then. A dev is the number of a device. A row has
+   the counters of a device. Each thread counts in a cell of its own, and publishes the cell to the
+   row up to a batch of bytes late. services/room takes the samples of a phys, and opens
+   reservations, because services/room can explain why one is refused. May use books/devices,
+   books/counters and books/accounts. Invariant: a device changes from one phys to another only
+   under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two of them only
+   under the cold lock. */
 
 /* Returns the phys of a device. The acquire load pairs with the release store in
    mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
 /* Locks the phys of a device, and returns the phys. While the function waits for the lock,
-   memlord_device_share may assign another phys, so the function compares again under the lock. */
+   memlord_device_share may assign another phys, so the function looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
 /* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
@@ -16619,25 +16696,25 @@ MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 /* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Returns the bytes in use at a phys now, which are at least *held. *held gets the bytes that the
-   ledger's devices hold there. If no sample is known, returns *held. Requires: the caller holds the
-   phys lock. */
+/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns the bytes that all
+   programs use there now, which are at least *held. If no sample is known, returns *held. Requires:
+   the caller holds the phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
 /* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
-   that neighbours hold there. */
+   that neighbours (ledgers of other processes) hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. These two locks have no order, so a
-   thread may hold two of them only while it holds the cold lock, as this function does. A fork,
-   which takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old
-   phys has bytes of tickets, which may be for this device, or if other devices are at the device's
-   own phys. */
+/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
+   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys
+   has bytes of tickets, which may be for this device, or if other devices are at the device's own
+   phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
 
-/* Returns phys i, from 0 to the number of devices, or NULL if the device with dev i is at another
-   phys. */
+/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
+   NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
 /* Returns a NaN. */
@@ -16657,14 +16734,16 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
    numbers cannot overflow. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
 
-/* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
-   the caller holds the phys lock. */
+/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
+   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
+   lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. A cell has
-   allocated its `level` plus its `out`, and a call writes `out` before `level`. So the sum of both
-   is an upper bound if a reader loads `out` after `level`, as with `high`. It is a lower bound if
-   the reader loads `out` before `level`. */
+/* Returns the bytes that all threads have allocated on a device or, without `allocated`, have freed
+   there. A cell has the bytes freed in `out`, and the bytes allocated as the sum of `level` and
+   `out`. A call writes `out` before `level`. With `high` the function loads `out` after `level`, so
+   that the sum is an upper bound. Without `high` it loads `out` first, and the sum is a lower
+   bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
@@ -16673,14 +16752,14 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and is one of the physical device of `device`. */
+/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that tickets cover: either the ticket that the request names, or the
-   tickets of its thread. When the request opens its own ticket, the covered bytes move to that
-   ticket, so that no alloc can draw them while the request tries. At the end of the request the
-   bytes that it has not used move back. */
+/* The bytes of a request (memlord_alloc_retry) that tickets cover. The tickets are the one that the
+   request names or, if it names none, those of its thread. The request opens a ticket of its own,
+   and the covered bytes move to that ticket, so that no other alloc draws them while the request
+   tries. At the end of the request the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
     uint64_t held;  /* the part of these bytes that the account of the request holds already */
@@ -16688,8 +16767,9 @@ typedef struct mli_cover {
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to the tickets that are still open. Sets
-   cover->bytes to the number of bytes that it moved. */
+/* Moves the covered bytes that a request has not used back to their tickets, if these are still
+   open. `request` is the request's own ticket. Sets cover->bytes to the number of bytes that it
+   moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
@@ -16697,8 +16777,10 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* an account that holds the bytes, too; 0 means none */
-    memlord_ticket named;    /* the ticket that covers a request; 0 means those of the thread */
-    mli_cover *cover;        /* gets the cover of a request; NULL if this is no request */
+    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
+                                of its thread may */
+    mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
+                                reserves */
 } mli_reserve;
 /* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
    thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
@@ -16710,8 +16792,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches no ticket to the orphan
-   record, which many threads share. */
+   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
+   orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
 /* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
@@ -16730,10 +16812,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
-   alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
-   each alloc would have bytes that count both as live and as reserved. If `recorded` is 0, takes
-   nothing off. In either case the bytes are no longer in flight. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So
+   bytes that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved.
+   If `recorded` is 0, takes nothing off. In either case the bytes are no longer in flight. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -16743,7 +16824,7 @@ MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* one more than there are reservations; changes under the cold
+    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
                                   lock */
 };
 
@@ -16793,7 +16874,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
+   The figure is `used` of the latest sample, plus what the ledger's devices have grown since. So a
    thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
@@ -17019,7 +17100,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns ticket i of these, or NULL if it is not open at the physical device. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
+   another phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -17061,8 +17143,8 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
 /* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
-   tickets. Takes none off the request's own account, which holds all bytes of the request already.
-   Requires: the caller has held the phys lock since mli_cover_plan. */
+   tickets. Takes no bytes off the request's own account, which holds all bytes of the request
+   already. Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -17091,8 +17173,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes that no ticket covers, both at the physical device and at the account. Returns
-   1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try again. */
+/* Reserves the bytes of a request that no ticket covers, both at the physical device and at the
+   account. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try
+   again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -17261,20 +17344,21 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
-/* Walks the blocks of the map, and lists the k largest. Owns no state. May use books/map and
-   books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
-   Locks: those of the map. */
+/* Walks the blocks of the map, and lists the k largest. Owns no state. The map has an entry for
+   each block. A shard is a part of the map. While a shard is paused, no other thread uses it. May
+   use books/map and books/blocks. Invariant: host code gets copies of blocks, and runs while no
+   shard is paused. Locks: those of the map. */
 
-/* Copies a block for the host. The copy has the site as it is displayed now; the site of a return
-   address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
-   is a copy without a side record. */
+/* Copies a block for the host. The copy has the site as reports display it now; a site that is
+   known by a return address may have no names yet. Requires: the caller is inside the shard, or has
+   paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* A function that is called for each block of a paused shard that matches a query. If it returns a
    value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
-/* Selects the blocks that a walk over the map visits. */
+/* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
@@ -17313,9 +17397,10 @@ typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
-/* Keeps a block if it is one of the k largest so far. */
+/* A mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
-/* Sorts the heap in place, the largest block first, and resolves the sites. Returns the count. */
+/* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
+   the count. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */
@@ -17403,9 +17488,10 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 }
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
-/* Splits a query into parts, and returns 1, if a shard has more matches than may be copied at once.
-   That happens where small blocks lie close together. The hash of a block's key decides which part
-   the block is in. So each block is listed once, even if the table changes between the walks. */
+/* If a shard has more matches than may be copied at once, splits the query into parts and returns
+   1. A shard has so many where small blocks lie close together. The hash of a block's key decides
+   which part the block is in. So each block is listed once, even if the table changes between the
+   walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
@@ -17516,7 +17602,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block that is left to the end of the
+    for (n = top->count; n > 1;) { /* moves the smallest block that is left in the heap behind the
                                       heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
@@ -17602,16 +17688,16 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 
 /* ------------------------------------------------------------------ src/books/stack_totals.h -- */
 
-/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. May use
-   books/stacks and books/counters. Takes no lock. */
+/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. A row has the
+   totals of one stack on one device. May use books/stacks and books/counters. Takes no lock. */
 
-/* The totals of a row at one moment. `error` is the square root of the variance. */
+/* The totals of a row at one moment. `error` is the standard deviation of the estimate `live`. */
 typedef struct mli_stack_totals {
     uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
     double allocs;
 } mli_stack_totals;
 
-/* Returns the totals of a row. Of an alloc in progress they may have a part. */
+/* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
 /* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
    peak of its device. */
@@ -17659,21 +17745,22 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 /* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
    A fence has two functions of the host. `done` tells whether a device has finished with the block;
    to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
-   the same queue are done in order. Owns no state. May use books/. Invariants: a pending block
-   stays in the map until its last fence is done; only the thread that asks a fence calls its
+   the same queue are done in order. A side record has the facts of a block for which its entry in
+   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
+   block stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record (what an entry has no room for) has a serial. When the
-   last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
-   slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
-   may end further blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end
-   gets 0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
-   fence (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. When the last fence of a block is done,
+   the block ends, and its end calls mli_call_end like any call. The slow function behind
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
+   then asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
 /* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
    that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. A thread without the system's barrier always takes the slow function, which
-   has a barrier. */
+   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+   function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -17705,7 +17792,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
+/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
    device type. If `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
@@ -17750,8 +17837,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
-                                               references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
+                                               the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -18683,8 +18770,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
-   placeholder meanwhile. */
+/* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
+   or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -18892,8 +18979,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Cleared, because the debug line of a later call would otherwise count this free
-               again. */
+            /* The note is cleared, because the debug line of a later call would otherwise count
+               this free again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -19109,7 +19196,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* free_begin logged the free */
+    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
     mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
@@ -19147,7 +19234,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route from one device to the other, and on the device that it goes to. */
+/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
+   device that the copy goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19461,8 +19549,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in `special` ask for them. Looks only in the thread's record and its cache.
-   Returns 0 if one of these is missing there, or if the stack of this alloc is to be sampled. */
+   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
+   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
+   sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19668,8 +19757,8 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since the call began. The next call serves these
-       bits. */
+    /* Other threads may have set further bits of this mask since the call began. The thread's next
+       call serves these bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -26989,7 +27078,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, u
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
-/* Returns the leaked blocks that are in none of the first `lines` lines of the list. */
+/* Returns the sum of the leaked blocks that are in none of the first `lines` lines of the list. */
 MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
                                                       const mli_leak_table *groups, size_t lines);
 /* Returns the site of a line of the list, or NULL if its blocks have no site. */
@@ -27315,7 +27404,7 @@ typedef struct mli_anomaly_line { /* the mistakes of one kind that the host made
     uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
-typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+typedef struct mli_stream_line { /* the live blocks of a stream, which is a queue of a device */
     uint64_t bytes, blocks, stream;
     uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
@@ -27341,7 +27430,7 @@ typedef struct mli_report {
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
-    mli_identity who;      /* which process it is */
+    mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
@@ -27378,13 +27467,15 @@ typedef struct mli_report {
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_series_list series; /* the tags and sites of these snapshots, and what grows */
+    mli_series_list series; /* the bytes of devices, tags and sites over these snapshots, and which
+                               of them grow */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* the scopes, by the scope's id */
     mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
                               and are not pending */
     mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
-    mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted, with the largest
+                                            streams at the start */
     size_t streams, stream_lines;        /* the number of streams in the table, and the number of
                                             streams in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
@@ -27413,7 +27504,8 @@ typedef struct mli_report {
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the mli_device_code of the device with the ledger's number `dev`. */
+/* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
+   a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
@@ -27475,7 +27567,9 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* the row was added since
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* leaves out a block
+                                                                            without a stack, or with
+                                                                            one that was added since
                                                                             the capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
@@ -27928,7 +28022,7 @@ static MLI_COLD void mli_report_series(mli_report *r) {
     }
 }
 
-/* Allocates the lists that have a line for each device. Without memory the report has no
+/* Allocates the lists that have a line for each device. If there is no memory, the report has no
    devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
     const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
@@ -28014,13 +28108,15 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
 /* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
-   says what is bad, what grows, who holds or held most, or what is odd. Anomalies count mistakes of
-   the host and failures, and drops count what was not recorded. A holder is a tag, a site or an
-   arena (the bytes of a device that are in no block), with the bytes that it holds. Owns no state.
-   May use reports/capture and services/answers. Locks: none. */
+   says what is bad, what grows, who holds or held most, or what is odd. It has a head, which is its
+   first words, and a part for each device that it is about. Anomalies count mistakes of the host
+   and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
+   bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
+   reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
+                               first screen of TEXT */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
    and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
@@ -28130,8 +28226,8 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
    parts of a kind are written. */
 
-/* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
-   how bad it is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
+/* The kinds of verdicts in their order. Each has a name for JSON, a head, and a word for how bad it
+   is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
    mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
@@ -28432,8 +28528,8 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. Untagged bytes that are
-   the only holder are not, if the ledger has no tag. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if all
+   bytes are untagged, and the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
@@ -28499,8 +28595,8 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     return largest;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
-   KiB left". If the holders were noted more than a 64th below the peak, also writes the bytes at
-   that moment, because the shares are of these bytes. */
+   KiB left". If the live bytes were more than a 64th below the peak when the holders were noted,
+   also writes these bytes, because the percentages are of them. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -28535,7 +28631,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
 
 /* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
    and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
-   dev is 0, finds the counts that are left without those of all devices. */
+   dev is 0, finds the counts that belong to no device. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28724,8 +28820,8 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
    or of a stack. Owns the list of stacks by site in the report. May use reports/capture and the
    reading functions of books/. Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
-                          without a function */
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
+                          one without a function */
 
 /* What one function of the program allocated at a site, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
@@ -28762,7 +28858,8 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
     for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
                                           its site's list */
         site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* no site, or one newer than the capture */
+        if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
+                                                       one that is newer than the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
         r->site_stack[site] = i;
     }
@@ -28775,7 +28872,8 @@ static int mli_site_is_library(memlord *lord, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(lord, site);
     return all && all->at[all->shown].library;
 }
-/* Returns the first function of a stack that is in no library, or NULL if there is none. */
+/* Returns the innermost function of a stack that is in no standard library, or NULL if there is
+   none. */
 static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
     while (node) {
         const mli_stack_node *at = mli_stack_node_at(lord, node);
@@ -28915,9 +29013,9 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
-                                 frame that calls this one, or 0 if the frame itself does not
-                                 tell */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: if this
+                                 is the frame of a scope, that of the scope around it, or 0 if there
+                                 is none */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
     const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
                                        one function */
@@ -28946,8 +29044,8 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
-                     picked as a sample */
+    double scale; /* how many blocks this one stands for, because only some blocks are picked to
+                     have a stack; 0 if it was not picked */
 } mli_alive;
 
 /* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
@@ -32435,7 +32533,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
-/* Writes the scripts and the styles of the page, which are compressed, as base64. */
+/* Writes the compressed scripts and styles of the page as base64. */
 static MLI_COLD void mli_put_packed(mli_out *o) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     uint32_t bits = 0; /* the n lowest bits are those that are in no digit yet */
@@ -33024,7 +33122,7 @@ typedef struct mli_portion {
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
+    mli_portion *at;  /* a table with open addressing; NULL if stacks are not samples */
     size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
                          use */
     mli_portion none; /* the entry that callers get if there was no memory for a new one */
@@ -33149,7 +33247,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
                                                 reset */
     }
 }
-/* Adds to the share of each stack the allocs that its row has counted. */
+/* Adds to the share of each stack the allocs that the ledger has counted for it. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
@@ -33322,9 +33420,9 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides `number` among the stacks of a whole that still has `left` to divide. The remainder stays
-   with the whole. If the stacks already have more than the whole (left < 0), divides all of the
-   whole among them. */
+/* Divides a part of a whole among its stacks: `number` of the `left` that no stack has yet. The
+   remainder stays with the whole. If the stacks already have more than the whole (left < 0),
+   divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -33526,7 +33624,7 @@ typedef struct mli_peak {
     mli_block_fn put;
     void *writer;
     uint32_t dev;
-    uint32_t rest; /* the frame that stands for bytes of neither a listed site nor a stack */
+    uint32_t rest; /* the frame that stands for bytes that have neither a listed site nor a stack */
     mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
                                             has the bytes of all other sites */
 } mli_peak;
@@ -33548,7 +33646,7 @@ static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
             if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
                 mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
                 break;
-        if (row > p->x->sites) continue; /* the row was added after the capture */
+        if (row > p->x->sites) continue; /* leaves out a site that was added after the capture */
         p->part[i].site = row;
         p->part[i].bytes = h->site[i].live_bytes;
         mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
@@ -33687,7 +33785,8 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
 /* A walk over the functions of a stack, from the outermost one. */
 typedef struct mli_folded_walk {
     mli_stack stack;   /* the frames that are still to come */
-    uint32_t left;     /* how many functions of the last frame are still to come */
+    uint32_t left;     /* how many functions of the frame that the walk has reached are still to
+                          come */
     mli_frame_name at; /* the function that the walk has reached */
 } mli_folded_walk;
 
@@ -33951,7 +34050,7 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
 }
-/* Writes the next string of the table, and returns its number. */
+/* Writes the next string of the profile's table of strings, and returns its number. */
 static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_pb_size(w->x.o, 6, mli_utf8_size(text));
     mli_put_utf8(w->x.o, text, "");
@@ -34020,7 +34119,8 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame. Each function has a line in it, the outermost the last. */
+/* Writes the location of a frame. It has a line for each function at the frame, the outermost
+   last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -34169,8 +34269,8 @@ typedef struct mli_heap_writer {
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the first description of the bytes that were live at the peak and
-                                are no longer, and the one after the last */
+    uint64_t gone, gone_end; /* the number of the first description of bytes that were live at the
+                                peak, but no longer are; the number after the last one */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -34249,7 +34349,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, and returns its number. */
+/* Writes the description of an allocation, its size and trace, and returns its number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -34336,15 +34436,16 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. Writes a free of nothing before each free, so that
-   heaptrack does not take the allocation for a temporary one. */
+/* Writes the freed allocations of a trace. Writes a free of description 0, which has no bytes,
+   before each free, so that heaptrack does not take the allocation for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the peak was reset since the capture */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak, because the peak was reset
+                                           since the capture */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -34480,7 +34581,8 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines with a name mli_prom_limit
+                                                has seen */
     char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
                                                 without series of their own */
 } mli_prom_writer;
@@ -34708,8 +34810,8 @@ static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, c
     return (size_t)(to - lines) / size;
 }
 
-/* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
-   lines. */
+/* Writes a family with a sample for each of n lines. Each line has `size` bytes. `key` is the label
+   that has the names of the lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
@@ -35312,7 +35414,7 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL if a knob leaves the format out */
+    void (*write)(mli_report *r); /* NULL if a MEMLORD_NO_... macro leaves the format out */
     int whole;                    /* 1 if the format needs the lists of the capture
                                      (mli_report.whole) */
 } mli_writer;

@@ -1,8 +1,8 @@
-/* Owns the ledger's own memory. The ledger gets regions from its allocator, which is the host's or
-   the os allocator below, and cuts them into pieces. May use os/ and base/atomics. Invariant: while
-   the allocator runs, the thread holds no lock and is marked busy, so that a call that the
-   allocator makes into a ledger does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces;
-   MLI_RANK_PAGES, in the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
+   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
+   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
+   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
+   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
 #ifndef MLI_BASE_MEMORY_H
 #define MLI_BASE_MEMORY_H
 #include "api/api.h"

@@ -1,8 +1,9 @@
 /* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
-   says what is bad, what grows, who holds or held most, or what is odd. Anomalies count mistakes of
-   the host and failures, and drops count what was not recorded. A holder is a tag, a site or an
-   arena (the bytes of a device that are in no block), with the bytes that it holds. Owns no state.
-   May use reports/capture and services/answers. Locks: none. */
+   says what is bad, what grows, who holds or held most, or what is odd. It has a head, which is its
+   first words, and a part for each device that it is about. Anomalies count mistakes of the host
+   and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
+   bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
+   reports/capture and services/answers. Locks: none. */
 #ifndef MLI_REPORTS_ANSWERS_H
 #define MLI_REPORTS_ANSWERS_H
 #include "api/api.h"
@@ -13,7 +14,8 @@
 #include "reports/leaks.h"
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
+                               first screen of TEXT */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
    and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs

@@ -92,9 +92,9 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
-                                 frame that calls this one, or 0 if the frame itself does not
-                                 tell */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: if this
+                                 is the frame of a scope, that of the scope around it, or 0 if there
+                                 is none */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
     const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
                                        one function */
@@ -123,8 +123,8 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
-                     picked as a sample */
+    double scale; /* how many blocks this one stands for, because only some blocks are picked to
+                     have a stack; 0 if it was not picked */
 } mli_alive;
 
 /* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of

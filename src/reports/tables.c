@@ -30,7 +30,8 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines with a name mli_prom_limit
+                                                has seen */
     char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
                                                 without series of their own */
 } mli_prom_writer;
@@ -258,8 +259,8 @@ static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, c
     return (size_t)(to - lines) / size;
 }
 
-/* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
-   lines. */
+/* Writes a family with a sample for each of n lines. Each line has `size` bytes. `key` is the label
+   that has the names of the lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
