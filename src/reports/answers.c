@@ -82,8 +82,8 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
    parts of a kind are written. */
 
-/* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
-   how bad it is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
+/* The kinds of verdicts in their order. Each has a name for JSON, a head, and a word for how bad it
+   is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
    mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
