@@ -8434,17 +8434,21 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. Also owns what else an alloc
-   looks up for an entry: the number (dev) of a device, and the number of the current mark. May use
-   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
-   table, and it counts its changes of the table before it leaves. bench/README.md has the
-   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
+/* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
+   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header
+   with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
+   a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
+   scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
+   the number (dev) of a device, and the number of the current mark. May use base/memory and
+   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
+   counts its changes of the table before it leaves. bench/README.md has the measurements that led
+   to this shape. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
 /* A block in the map. Its key is the storage that the host gave. A storage below 1 <<
-   MLI_HANDLE_BITS is a handle; any other is an address. The fields of the words, from the lowest
-   bit on:
+   MLI_HANDLE_BITS is a handle; any other is an address. A side record (books/parts) has what does
+   not fit here. The fields of the words, from the lowest bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record, plus 1
      birth   mark:26 | 0:1; if born in a scope or on a stream: number of the birth:26 | 1:1 */
@@ -8503,7 +8507,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     return word;
 }
 /* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
-   index. A device whose type or index has more bits gets the last element, which is always 0. */
+   index. If the type or the index of a device has more bits, returns the index of the last element,
+   which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -8519,7 +8524,7 @@ static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
 }
 
 /* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
-   can be read. */
+   is set, because other threads may read it from now on. */
 MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
 /* Returns the type of a device. The map finds a block by its storage and the type of its device. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
@@ -8542,7 +8547,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* the buckets of a window: the home and the 15 buckets after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
+                            after it */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -8671,8 +8677,7 @@ enum { /* mli_shard.state */
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
 static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
-/* Returns the shard of an address. A handle is mostly in another shard, which mli_shard_of
-   returns. */
+/* Returns the shard of a key that is an address. mli_shard_of also finds the shard of a handle. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -8721,8 +8726,7 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the
-   bucket. */
+/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -8851,8 +8855,9 @@ MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
-/* Calls fn for every entry of a shard until fn returns nonzero, and returns what fn returned last.
-   Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
+/* Calls fn for each entry of a shard until fn returns a value other than 0. Returns what fn
+   returned last, or 0 for a shard without entries. Requires: the caller holds the shard's lock, or
+   no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -8869,11 +8874,11 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
 
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
-   home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
-   shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
-   that another has returned. In a small ledger, which can spare the memory, the bound is 2 such
-   entries to 64 buckets, so that almost every entry is in its home. Requires: the caller is inside
-   the shard. */
+   home. Too many are 14, 22, 30 or 38 such entries for each 64 buckets. Which of these numbers
+   holds depends on the number of the shard, so that shards of equal blocks do not all grow at once.
+   One shard can then use the memory that another has returned. In a small ledger, which can spare
+   the memory, 2 such entries for each 64 buckets are too many, so that almost every entry is in its
+   home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
@@ -8971,8 +8976,9 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
 }
 
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
-    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger; spares
-                                                               it their locks */
+    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger have no
+                                                               table, so the function takes few
+                                                               locks there */
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
     if (s->stopped_state == MLI_SHARD_NEW) {
@@ -9169,17 +9175,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
-   thread runs a member, `level` includes the base of the thread's cell less the level at which the
-   member's span began. A base is at most the level of its cell. So `level` is at most the bytes
-   that all members have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and
-   `delta` are sums over the members that have left. */
+/* An invocation of a scope that was exported, so that other contexts (of threads or fibres) may
+   enter it, too. While a thread runs a context that is in the invocation, `level` includes the base
+   of the thread's cell, less the level at which the context's span began. The base is the published
+   part of a cell's level, and is at most that level. So `level` is at most the bytes that all
+   contexts have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and `delta`
+   are sums over the contexts that have left. */
 typedef struct mli_joint {
-    mli_lock lock;                  /* guards all members but token and began */
+    mli_lock lock;                  /* guards what follows, except for token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
-                                        invocation was adopted */
+    uint32_t members, over, adopted; /* the number of contexts in the invocation; 1 if the exporter
+                                        has left; 1 if another context has entered */
     uint64_t start, before, bytes, blocks; /* `start` and `before` are as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
@@ -9207,11 +9214,11 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
-   level, and at least the old level plus `above`, which was reached meanwhile. Both arguments are
-   signed. */
+   level, and to at least the old level plus `above`, which was reached meanwhile. `by` and `above`
+   are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
-   base of the thread's cell. */
+   base (published part) of the thread's cell. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
 /* ------------------------------------------------------------------------- src/books/spans.c -- */
@@ -10185,19 +10192,22 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
 /* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index
-   from addresses to rows and records. A kept string is the ledger's copy of a string: there is one
-   copy of each text, and it lives until the ledger ends. May use base/memory and books/counters.
-   Invariant: a function whose name ends in _locked runs under the cold lock, and takes no memory
-   from the host. Lock: the cold lock. */
+   from addresses to rows and records. A row has the counters of a device, a site or a tag. A cell
+   is a thread's part of a row, and the orphan record has the cells of threads without a record. The
+   cold lock is a lock of the process, mli_process.cold_lock. A kept string is the ledger's copy of
+   a string: there is one copy of each text, and it lives until the ledger ends. May use base/memory
+   and books/counters. Invariant: a function whose name ends in _locked runs under the cold lock,
+   and takes no memory from the host. Lock: the cold lock. */
 
-/* A _locked function that lacks memory returns MLI_AGAIN or NULL. mli_cold_leave then drops the
-   lock, allocates, and lets the caller try again. stb_ds does not check its allocations and passes
-   no context to them. So before each put a table gets all the memory that the put can need. A table
-   frees its memory only when it ends. Arrays that a table has outgrown stay until then; together
-   they are smaller than its present arrays. */
+/* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
+   mli_cold_leave, which drops the lock and allocates the memory, and tries again. stb_ds does not
+   check its allocations and passes no context to them. So before a key is put in a table, the table
+   gets all the memory that the put can need. A table frees its memory only when it ends. The arrays
+   that it has outgrown stay until then; together they are smaller than its present arrays. */
 
 /* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
-   An item begins with its key, a char *. Items move when the table grows; none is removed. */
+   An item of the table begins with its key, a char *. Items move when the table grows, and are
+   never removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
@@ -10220,14 +10230,14 @@ typedef struct mli_dict {
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
 /* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
-   ledger, or the block that mli_cold_leave has allocated for this size. If there is neither, notes
-   the size for mli_cold_leave and returns NULL. */
+   ledger's own memory, or the block that mli_cold_leave has allocated for this size. If there is
+   neither, notes the size for mli_cold_leave and returns NULL. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
-/* Begins a cold call: takes the cold lock. */
+/* Takes the cold lock, for functions whose names end in _locked. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
+/* Drops the cold lock. If *result is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
    and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
    allocator fails, returns 0, and *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
@@ -10242,7 +10252,8 @@ MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
-/* Does what mli_name_locked does, takes the cold lock itself, and allocates if it must. */
+/* Does what mli_name_locked does, but takes the cold lock itself, and allocates if memory is
+   needed. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
 
 /* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
@@ -10250,13 +10261,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
-/* Returns the labels of the ledger, or NULL if there are none. */
+/* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
 #define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
                                   itself */
-#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth, the value its
-                                  number */
+#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
+                                  stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
 #define MLI_INDEX_CONTENT 254u /* in place of a dev: the key is a hash of a site's content */
 
@@ -10276,7 +10287,7 @@ MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t valu
 
 /* Adds a row, the orphan record's cell for the row, and the row's number in the index under `key`.
    Numbers start at 1; number 0 means no row. The release store of the row count publishes the row,
-   after all its members are set. The index gets the number after that. */
+   after all its members are set. Only then does the index get the row's number. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
@@ -10346,7 +10357,7 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that it is changing
+/* Allocates for stb_ds, from the first block of the table that stb_ds is changing
    (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
    the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
@@ -10456,9 +10467,9 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
     return 0;
 }
 
-/* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
-   and a string block, by the formula of stbds_stralloc. Returns -1 if there is no memory for it
-   yet, else 0. */
+/* Reserves the memory that stb_ds needs to put a key of this length in a table. That may be a
+   larger array, a larger index, and a string block, by the formula of stbds_stralloc. Returns -1 if
+   there is no memory for it yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -10486,7 +10497,7 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
 
 /* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
    Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key. (stb_ds may grow the index before it finds the key.) */
+   does not have the key, because stb_ds may grow the table before it finds the key. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -11393,17 +11404,21 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, and finds the rows that a call counts on. May use books/names,
-   books/counters and books/devices. Invariants: the record of a site lives until the ledger ends;
-   no function here allocates or takes a lock inside a shard. Locks: the cold lock.
-   memlord_sites_enable takes only the registry lock. */
+/* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
+   host's code: a struct that the host declares (memlord_site), or the return address of a call. A
+   row has the counters of a site or a tag on one device. A module is an executable or a library.
+   The index (books/names) finds a record or a row by an address. A birth is the mark, the scope and
+   the stream that a block began with. May use books/names, books/counters and books/devices.
+   Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
+   a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
+   lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
    for each device on which it is used. A struct of the host (memlord_site) that is new is compared
    by its content and its module, because the ledger may know the site by another struct. The site
    of a return address is known by its place, which is looked up when the address is first seen. The
-   index has the address only if the module stays loaded. For any other address each call asks which
-   module is there now, because dlclose tells nobody. */
+   index has a return address only if its module is never unloaded. For any other return address
+   each call asks which module is there now, because dlclose tells nobody. */
 
 /* A scope: a path of names. services/scopes has the totals. */
 typedef struct mli_scope_record {
@@ -11414,7 +11429,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
+                                     on */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
@@ -11428,9 +11444,9 @@ typedef struct mli_birth {
     uint32_t mark, scope; /* the numbers of the mark and of the scope; a scope of 0 means none */
 } mli_birth;
 
-/* What a site is made from: a file, a function and a line, and the module that has them. A line of
-   a header is one site of a module, however many files of the module include the header. In another
-   module the line is another site. */
+/* What a site is made from: a file, a function and a line, and the module whose code they name. A
+   line of a header is one site of a module, however many files of the module include the header. In
+   another module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
     const void *module; /* the module that has the struct, by mli_module_of; NULL if it is not
@@ -11445,8 +11461,8 @@ typedef struct mli_module {
     struct mli_module *next; /* the module that was seen before this one */
     mli_ptr same;            /* mli_module *: another module that was loaded at the same start
                                 address */
-    mli_image image;         /* its strings are kept strings; `id` may be read only as
-                                mli_module_has_id does */
+    mli_image image;         /* its strings are kept strings; only mli_module_has_id may read its
+                                `id` */
     const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
@@ -11480,8 +11496,8 @@ typedef struct mli_site_record {
                                 the site */
 } mli_site_record;
 
-/* Returns the module that was seen last, or NULL if there is none. Its `next` was seen before
-   it. */
+/* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
+   leads to the one seen before it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
@@ -11517,16 +11533,16 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
 /* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls it first. Requires: the caller holds
-   no lock of the ledger (see mli_place_function). */
+   of each module once. A caller that displays many sites calls this function first. Requires: the
+   caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
    first displayed, because the search reads all symbols of its module, which is too slow for a
    recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns what reports display of a site now, which changes when the symbol of the site's address
-   is found. Requires: the caller holds no lock of the ledger. */
+/* Returns what reports display now for a site. The result changes once the symbol of the site's
+   return address is found. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
 /* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
    *named, and is not kept. */
@@ -11865,9 +11881,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
-   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if the caller
-   has to get memory and then call again. */
+/* Makes a copy of `from` what reports display for a site from now on. Adds the copy to the index,
+   because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11904,7 +11920,7 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
     }
 }
 /* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Marks all of them as looked up, but does not take a site whose module is gone. */
+   many it took. Skips a site whose module is gone, but marks it as looked up, too. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -12466,9 +12482,9 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 /* ------------------------------------------------------------------------- src/books/picks.h -- */
 
 /* Implements the table of picked blocks, which tells the stack of each block whose alloc was
-   sampled. Owns no state: the table is in the state of books/stacks. May use base/memory and
-   books/map. Invariant: a part of the table is at most three quarters full. Locks: MLI_RANK_STACKS,
-   one for each part. */
+   sampled. Owns no state: the table is in the state of books/stacks. A row of books/stacks has the
+   totals of a stack on a device. May use base/memory and books/map. Invariant: a part of the table
+   is at most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
 
 /* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
    that such an alloc is picked. The weight of the block is its bytes times `scale`. */
@@ -12487,7 +12503,8 @@ MLI_TABLE(const mli_pick mli_pick_none)
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
     size_t cap;    /* the number of entries in `at`, a power of 2, or 0 */
-    size_t count, reserved; /* entries in use; entries for blocks that calls are about to open */
+    size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
+                               blocks that they open */
     mli_pick *at;
     char pad[24];
 } mli_picks;
@@ -12500,8 +12517,8 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
-/* Returns the entry of a key and, if `remove` is 1, removes it. If the part does not have the key,
-   returns an entry with row 0. */
+/* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
+   not have the key, the copy has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
@@ -15053,9 +15070,13 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 /* ------------------------------------------------------------------------ src/books/probes.h -- */
 
 /* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
-   looks into the buckets after the home. Owns no state. May use books/map. Invariant: a thread
-   waits only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in
-   a shared shard. */
+   looks into the buckets after the home. Owns no state. The map has parts, the shards, and a shard
+   has a table of buckets. A bucket has slots for entries, and a header that tells which slots are
+   in use. The home of a key is the bucket where its search begins. The window of a key has the
+   buckets that may have it: the home and up to 15 after it. The overflow counts of a bucket say how
+   many entries have passed it because it was full. May use books/map. Invariant: a thread waits
+   only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a
+   shared shard. */
 
 /* A thread probes while it is inside the shard, or under the shard's lock while the shard is
    stopped. Probing changes no entry. The probe notes the slot and the header to store, and
@@ -15086,13 +15107,14 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
    home if the shard is shared. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
-   finds the key. Otherwise stops where no later bucket can have the key, but with `want_room` not
-   before it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
-   used. Returns 0, or -1 if another thread holds the lock of a later bucket. The caller must then
-   leave the shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
+   finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
+   on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket. The
+   caller must then leave the shard. A thread waits only for the lock of a home, so waiting threads
+   form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
-/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
+/* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
 /* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
    overwrite the words of the entry. Requires: probe->entry is not NULL. */
@@ -15183,10 +15205,11 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     }
 }
 
-/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
-   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
-   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
-   shard. The release store pairs with the acquire in mli_bucket_try. */
+/* Stores what a probe changes, and unlocks the probe's buckets. `by` is 1 for an insert, -1 for an
+   erase, and 0 for no change. If `by` is not 0, stores the header of the slot's bucket. If that
+   bucket is not the home, adds `by` to the shard's `displaced` and to the overflow counts of the
+   buckets before it. The release store, which unlocks a bucket, pairs with the acquire in
+   mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -15275,10 +15298,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
 /* Owns the side records and the parts of blocks. A side record has the facts of a block for which
-   its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
-   a side record belongs to the thread that holds its entry, because this thread is inside a shard
-   of its own or has locked the entry's bucket; parts lie in their storage and do not overlap.
-   Locks: those of the map. */
+   its entry in the map has no room; the entry's word2 then points to the record, which has the
+   entry's own word2. A part is a range of the bytes of a block, with a description. A shard is a
+   part of the map. A probe finds an entry in a shard, and no other thread changes the entry until
+   the probe ends. A pending block was freed, and waits for its fences. May use books/map,
+   books/accounts and base/memory. Invariants: a side record belongs to the thread that holds its
+   entry, because this thread is inside a shard of its own or has locked the entry's bucket; parts
+   lie in their storage and do not overlap. Locks: those of the map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15301,15 +15327,16 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
+   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
 /* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the rows and the birth of an entry, from its word2 or from its side record. */
+/* Returns the word2 that an entry would have without a side record. It has the numbers of the
+   block's site, tag and birth (mark, scope and stream). */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
@@ -15323,8 +15350,8 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
-/* Finds a key and returns its entry, or NULL if the key is dead or its block is pending. In either
-   case the caller calls mli_probe_leave. */
+/* Finds a key and returns its entry. Returns NULL if the map does not have the key, or if its block
+   is pending. In every case the caller calls mli_probe_leave. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
@@ -15332,7 +15359,7 @@ static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t 
 }
 
 /* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
-   key is dead, or if its block has no side record. In either case the caller calls
+   map does not have the key, or if its block has no side record. In every case the caller calls
    mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
@@ -15340,13 +15367,13 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
 
 /* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
    the record only if one more reference would need it. If the result is E_UNKNOWN or E_NOMEM, the
-   function has left the shard. It allocates the record between two probes, because nothing may be
+   probe has ended. The function allocates the record between two probes, because nothing may be
    allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
 
-/* Copies a description; *out has the ledger's copies of its strings. */
+/* Copies a description to *out, with the ledger's own copies of its strings. */
 MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
                                                   memlord_meta *out);
 
@@ -15485,7 +15512,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
-   larger. Returns MLI_AGAIN if the array is full and *spare is no larger. */
+   larger. If *spare is no larger, returns MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps
+   another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -16635,18 +16663,22 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys) and the reservations. Tells the live bytes of a phys and the
-   devices that share it. A ticket is the handle of a reservation. services/room takes the samples
-   of a phys, and opens reservations, because services/room can explain why one is refused. May use
-   books/devices, books/counters and books/accounts. Invariant: a device changes from one phys to
-   another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two
-   of them only under the cold lock. */
+/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
+   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
+   allocs, and a ticket is its id. An alloc draws on a ticket: its bytes come off the ticket once
+   the alloc is recorded, and are in flight until then. A dev is the number of a device. A row has
+   the counters of a device. Each thread counts in a cell of its own, and publishes the cell to the
+   row up to a batch of bytes late. services/room takes the samples of a phys, and opens
+   reservations, because services/room can explain why one is refused. May use books/devices,
+   books/counters and books/accounts. Invariant: a device changes from one phys to another only
+   under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two of them only
+   under the cold lock. */
 
 /* Returns the phys of a device. The acquire load pairs with the release store in
    mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
 /* Locks the phys of a device, and returns the phys. While the function waits for the lock,
-   memlord_device_share may assign another phys, so the function compares again under the lock. */
+   memlord_device_share may assign another phys, so the function looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
 /* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
@@ -16669,25 +16701,25 @@ MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 /* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Returns the bytes in use at a phys now, which are at least *held. *held gets the bytes that the
-   ledger's devices hold there. If no sample is known, returns *held. Requires: the caller holds the
-   phys lock. */
+/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns the bytes that all
+   programs use there now, which are at least *held. If no sample is known, returns *held. Requires:
+   the caller holds the phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
 /* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
-   that neighbours hold there. */
+   that neighbours (ledgers of other processes) hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. These two locks have no order, so a
-   thread may hold two of them only while it holds the cold lock, as this function does. A fork,
-   which takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old
-   phys has bytes of tickets, which may be for this device, or if other devices are at the device's
-   own phys. */
+/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
+   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys
+   has bytes of tickets, which may be for this device, or if other devices are at the device's own
+   phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
 
-/* Returns phys i, from 0 to the number of devices, or NULL if the device with dev i is at another
-   phys. */
+/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
+   NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
 /* Returns a NaN. */
@@ -16707,14 +16739,16 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
    numbers cannot overflow. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
 
-/* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
-   the caller holds the phys lock. */
+/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
+   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
+   lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. A cell has
-   allocated its `level` plus its `out`, and a call writes `out` before `level`. So the sum of both
-   is an upper bound if a reader loads `out` after `level`, as with `high`. It is a lower bound if
-   the reader loads `out` before `level`. */
+/* Returns the bytes that all threads have allocated on a device or, without `allocated`, have freed
+   there. A cell has the bytes freed in `out`, and the bytes allocated as the sum of `level` and
+   `out`. A call writes `out` before `level`. With `high` the function loads `out` after `level`, so
+   that the sum is an upper bound. Without `high` it loads `out` first, and the sum is a lower
+   bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
@@ -16723,14 +16757,14 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and is one of the physical device of `device`. */
+/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that tickets cover: either the ticket that the request names, or the
-   tickets of its thread. When the request opens its own ticket, the covered bytes move to that
-   ticket, so that no alloc can draw them while the request tries. At the end of the request the
-   bytes that it has not used move back. */
+/* The bytes of a request (memlord_alloc_retry) that tickets cover. The tickets are the one that the
+   request names or, if it names none, those of its thread. The request opens a ticket of its own,
+   and the covered bytes move to that ticket, so that no other alloc draws them while the request
+   tries. At the end of the request the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
     uint64_t held;  /* the part of these bytes that the account of the request holds already */
@@ -16738,8 +16772,9 @@ typedef struct mli_cover {
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to the tickets that are still open. Sets
-   cover->bytes to the number of bytes that it moved. */
+/* Moves the covered bytes that a request has not used back to their tickets, if these are still
+   open. `request` is the request's own ticket. Sets cover->bytes to the number of bytes that it
+   moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
@@ -16747,8 +16782,10 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* an account that holds the bytes, too; 0 means none */
-    memlord_ticket named;    /* the ticket that covers a request; 0 means those of the thread */
-    mli_cover *cover;        /* gets the cover of a request; NULL if this is no request */
+    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
+                                of its thread may */
+    mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
+                                reserves */
 } mli_reserve;
 /* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
    thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
@@ -16760,8 +16797,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches no ticket to the orphan
-   record, which many threads share. */
+   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
+   orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
 /* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
@@ -16780,10 +16817,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
-   alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
-   each alloc would have bytes that count both as live and as reserved. If `recorded` is 0, takes
-   nothing off. In either case the bytes are no longer in flight. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So
+   bytes that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved.
+   If `recorded` is 0, takes nothing off. In either case the bytes are no longer in flight. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -16793,7 +16829,7 @@ MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* one more than there are reservations; changes under the cold
+    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
                                   lock */
 };
 
@@ -16843,7 +16879,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
+   The figure is `used` of the latest sample, plus what the ledger's devices have grown since. So a
    thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
@@ -17069,7 +17105,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns ticket i of these, or NULL if it is not open at the physical device. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
+   another phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -17111,8 +17148,8 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
 /* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
-   tickets. Takes none off the request's own account, which holds all bytes of the request already.
-   Requires: the caller has held the phys lock since mli_cover_plan. */
+   tickets. Takes no bytes off the request's own account, which holds all bytes of the request
+   already. Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -17141,8 +17178,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes that no ticket covers, both at the physical device and at the account. Returns
-   1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try again. */
+/* Reserves the bytes of a request that no ticket covers, both at the physical device and at the
+   account. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try
+   again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -17311,20 +17349,21 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
-/* Walks the blocks of the map, and lists the k largest. Owns no state. May use books/map and
-   books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
-   Locks: those of the map. */
+/* Walks the blocks of the map, and lists the k largest. Owns no state. The map has an entry for
+   each block. A shard is a part of the map. While a shard is paused, no other thread uses it. May
+   use books/map and books/blocks. Invariant: host code gets copies of blocks, and runs while no
+   shard is paused. Locks: those of the map. */
 
-/* Copies a block for the host. The copy has the site as it is displayed now; the site of a return
-   address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
-   is a copy without a side record. */
+/* Copies a block for the host. The copy has the site as reports display it now; a site that is
+   known by a return address may have no names yet. Requires: the caller is inside the shard, or has
+   paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* A function that is called for each block of a paused shard that matches a query. If it returns a
    value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
-/* Selects the blocks that a walk over the map visits. */
+/* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
@@ -17363,9 +17402,10 @@ typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
-/* Keeps a block if it is one of the k largest so far. */
+/* A mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
-/* Sorts the heap in place, the largest block first, and resolves the sites. Returns the count. */
+/* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
+   the count. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */
@@ -17453,9 +17493,10 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 }
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
-/* Splits a query into parts, and returns 1, if a shard has more matches than may be copied at once.
-   That happens where small blocks lie close together. The hash of a block's key decides which part
-   the block is in. So each block is listed once, even if the table changes between the walks. */
+/* If a shard has more matches than may be copied at once, splits the query into parts and returns
+   1. A shard has so many where small blocks lie close together. The hash of a block's key decides
+   which part the block is in. So each block is listed once, even if the table changes between the
+   walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
@@ -17566,7 +17607,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block that is left to the end of the
+    for (n = top->count; n > 1;) { /* moves the smallest block that is left in the heap behind the
                                       heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
@@ -17652,16 +17693,16 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 
 /* ------------------------------------------------------------------ src/books/stack_totals.h -- */
 
-/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. May use
-   books/stacks and books/counters. Takes no lock. */
+/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. A row has the
+   totals of one stack on one device. May use books/stacks and books/counters. Takes no lock. */
 
-/* The totals of a row at one moment. `error` is the square root of the variance. */
+/* The totals of a row at one moment. `error` is the standard deviation of the estimate `live`. */
 typedef struct mli_stack_totals {
     uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
     double allocs;
 } mli_stack_totals;
 
-/* Returns the totals of a row. Of an alloc in progress they may have a part. */
+/* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
 /* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
    peak of its device. */
@@ -27368,7 +27409,7 @@ typedef struct mli_anomaly_line { /* the mistakes of one kind that the host made
     uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
-typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+typedef struct mli_stream_line { /* the live blocks of a stream, which is a queue of a device */
     uint64_t bytes, blocks, stream;
     uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
@@ -28069,6 +28110,170 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
     mli_own_free(lord, r->stat, r->device_size);
 }
 
+/* --------------------------------------------------------------------- src/reports/callers.h -- */
+
+/* Finds the functions that a site was called from: in each stack of the site, the innermost function
+   of the program itself, or the next one if that is the site's own. The functions of standard
+   libraries are left out. A row is the number of a site on one device, or of a stack. Owns the list
+   of stacks by site in the report. May use reports/capture and the reading functions of books/.
+   Locks: those of the reading functions. */
+
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
+                          one without a function */
+
+/* What was allocated at a site when one function called it, as far as the site's stacks tell. The
+   numbers are estimates if stacks are samples. */
+typedef struct mli_caller {
+    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
+    uint64_t live_bytes, alloc_bytes, allocs;
+    uint64_t at_peak_bytes; /* what was live at the peak of the device */
+    uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
+                       are any; else the live bytes; if no caller has these, the allocated bytes */
+} mli_caller;
+typedef struct mli_callers {
+    size_t count;
+    uint64_t sum;                   /* the sum of the shares */
+    mli_caller at[MLI_CALLERS + 1]; /* the largest share first */
+} mli_callers;
+
+/* Walks the functions of a stack that are in no standard library. */
+typedef struct mli_own_walk {
+    memlord *lord;
+    uint32_t node, function; /* the node of the frame to look at next, and which of the functions
+                                that are inlined there; at the start the innermost node and 0 */
+} mli_own_walk;
+/* Returns the next function, the innermost first, or NULL after the last one. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
+
+/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
+/* Finds the callers of the site with the number `row`. A site that is in no standard library has
+   callers only as far as the functions in its stacks have names. */
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
+
+/* --------------------------------------------------------------------- src/reports/callers.c -- */
+
+static size_t mli_callers_size(const mli_report *r) {
+    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
+}
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
+    uint32_t i, site;
+    if (r->row_count < 2) return;
+    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
+    if (!r->site_stack) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
+                                          its site's list */
+        site = mli_stack_row_at(r->lord, i)->site;
+        if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
+                                                       one that is newer than the capture */
+        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
+        r->site_stack[site] = i;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
+    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
+}
+
+static int mli_site_is_library(memlord *lord, const memlord_site *site) {
+    const mli_functions *all = mli_site_functions(lord, site);
+    return all && all->at[all->shown].library;
+}
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
+    while (walk->node) {
+        const mli_stack_node *node = mli_stack_node_at(walk->lord, walk->node);
+        const memlord_site *site = mli_site_display(walk->lord, node->site);
+        const mli_functions *all = mli_site_functions(walk->lord, site);
+        const uint32_t i = walk->function++;
+        if (i >= (all ? all->count : 1)) {
+            walk->node = node->parent;
+            walk->function = 0;
+        } else if (!all) {
+            return site;
+        } else if (!all->at[i].library) {
+            return &all->at[i].at;
+        }
+    }
+    return NULL;
+}
+/* Returns the function that a site was called from in a stack, or NULL if it is not known. A
+   function that calls itself is not its own caller. The text in place of the frames of a cut stack
+   has no file, and is no caller. */
+static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
+                                                  uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *own, *caller;
+    walk.lord = lord;
+    walk.node = node;
+    own = caller = mli_own_next(&walk);
+    if (!own || mli_site_is_library(lord, site)) return own;
+    if (!own->function[0]) return NULL;
+    while (caller && (!strcmp(caller->function, own->function) ||
+                      !strcmp(caller->function, site->function)))
+        caller = mli_own_next(&walk);
+    return caller && caller->function[0] && caller->file[0] ? caller : NULL;
+}
+/* Adds the numbers of a stack to those of `site`, the caller in the stack. */
+static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
+                                    const memlord_stack_stat *s, uint64_t held) {
+    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
+    for (; c < callers->at + callers->count && c < last; c++)
+        if (c->at->file == site->file && c->at->function == site->function &&
+            c->at->line == site->line)
+            break;
+    if (c == callers->at + callers->count) {
+        c->at = c < last ? site : NULL;
+        callers->count++;
+    }
+    c->live_bytes += s->live_bytes;
+    c->at_peak_bytes += held;
+    c->alloc_bytes += s->alloc_bytes;
+    c->allocs += s->allocs;
+}
+/* Sets the share of each caller, and the sum of the shares. */
+static MLI_COLD void mli_callers_share(mli_callers *callers, int by_peak) {
+    uint64_t peak = 0, live = 0;
+    size_t i;
+    for (i = 0; i < callers->count; i++) {
+        peak += callers->at[i].at_peak_bytes;
+        live += callers->at[i].live_bytes;
+    }
+    for (i = 0; i < callers->count; i++) {
+        mli_caller *c = &callers->at[i];
+        c->share = by_peak && peak ? c->at_peak_bytes : live ? c->live_bytes : c->alloc_bytes;
+        callers->sum += c->share;
+    }
+}
+static MLI_COLD void mli_callers_sort(mli_callers *callers) {
+    size_t i, k;
+    for (i = 1; i < callers->count; i++) {
+        const mli_caller moving = callers->at[i];
+        for (k = i; k && callers->at[k - 1].share < moving.share; k--)
+            callers->at[k] = callers->at[k - 1];
+        callers->at[k] = moving;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
+    const memlord_site *site;
+    uint32_t i;
+    memset(out, 0, sizeof *out);
+    if (!r->site_stack || row > r->site_rows) return;
+    site = mli_row_site(r->lord, row);
+    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
+        memlord_stack_stat s;
+        const memlord_site *caller =
+            mli_caller_at(r->lord, site, mli_stack_row_at(r->lord, i)->node);
+        const uint64_t held = mli_stack_stat_fill(r->lord, i, &s);
+        if (caller && (s.live_bytes | s.alloc_bytes | s.allocs))
+            mli_caller_add(out, caller, &s, held);
+    }
+    mli_callers_share(out, r->by_peak);
+    mli_callers_sort(out);
+}
+
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
 /* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
@@ -28190,8 +28395,8 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
    parts of a kind are written. */
 
-/* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
-   how bad it is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
+/* The kinds of verdicts in their order. Each has a name for JSON, a head, and a word for how bad it
+   is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
    mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
@@ -28505,6 +28710,26 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
         if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
     return NULL;
 }
+/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
+   peak or of the live ones, as in ", mostly from load loader.c:10". */
+static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
+                                    int peak) {
+    mli_callers callers;
+    const memlord_site *most = NULL;
+    uint64_t sum = 0, highest = 0;
+    size_t i;
+    if (site == &mli_arena_site) return;
+    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
+    for (i = 0; i < callers.count; i++) {
+        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+        sum += bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        most = callers.at[i].at;
+    }
+    if (!most || highest <= sum / 2) return;
+    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
+}
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
    site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
    more than any tag, writes "untagged" or "arenas" in place of the tag. Leaves out a tag that
@@ -28540,6 +28765,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
                  mli_share_of_live(site->bytes, live));
     }
     mli_putf(o, " of %jo", live);
+    if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
 static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
@@ -28585,6 +28811,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             w->site = h->site[0].site;
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
+            mli_put_caller(w, w->site, dev, 1);
         }
         if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
             mli_putf(o, " of %jo", h->bytes);
@@ -28775,121 +29002,6 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
     mli_jsonf(r->o, ",\n'verdicts':[");
     mli_verdicts_write(&w);
     mli_put_str(r->o, "]");
-}
-
-/* --------------------------------------------------------------------- src/reports/callers.h -- */
-
-/* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost function that is in no library. A row is the number of a site on one device,
-   or of a stack. Owns the list of stacks by site in the report. May use reports/capture and the
-   reading functions of books/. Locks: those of the reading functions. */
-
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
-                          one without a function */
-
-/* What one function of the program allocated at a site, as far as the site's stacks tell. The
-   numbers are estimates if stacks are samples. */
-typedef struct mli_caller {
-    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
-    uint64_t live_bytes, alloc_bytes, allocs;
-} mli_caller;
-typedef struct mli_callers {
-    size_t count;
-    mli_caller at[MLI_CALLERS + 1]; /* ordered by live bytes, and then by allocated bytes, the most
-                                       first */
-} mli_callers;
-
-/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of the site with the number `row`. There are none if the site is not in a
-   standard library, or has no stack. */
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
-
-/* --------------------------------------------------------------------- src/reports/callers.c -- */
-
-static size_t mli_callers_size(const mli_report *r) {
-    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
-}
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
-    uint32_t i, site;
-    if (r->row_count < 2) return;
-    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
-    if (!r->site_stack) {
-        r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
-                                          its site's list */
-        site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
-                                                       one that is newer than the capture */
-        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
-        r->site_stack[site] = i;
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
-    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
-}
-
-static int mli_site_is_library(memlord *lord, const memlord_site *site) {
-    const mli_functions *all = mli_site_functions(lord, site);
-    return all && all->at[all->shown].library;
-}
-/* Returns the innermost function of a stack that is in no standard library, or NULL if there is
-   none. */
-static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
-    while (node) {
-        const mli_stack_node *at = mli_stack_node_at(lord, node);
-        const memlord_site *site = mli_site_display(lord, at->site);
-        if (!mli_site_is_library(lord, site)) return site;
-        node = at->parent;
-    }
-    return NULL;
-}
-/* Adds the numbers of a stack to those of `site`, the function of the program that called the
-   library. */
-static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
-                                    const memlord_stack_stat *s) {
-    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
-    for (; c < callers->at + callers->count && c < last; c++)
-        if (c->at->file == site->file && c->at->function == site->function &&
-            c->at->line == site->line)
-            break;
-    if (c == callers->at + callers->count) {
-        c->at = c < last ? site : NULL;
-        callers->count++;
-    }
-    c->live_bytes += s->live_bytes;
-    c->alloc_bytes += s->alloc_bytes;
-    c->allocs += s->allocs;
-}
-static int mli_caller_after(const mli_caller *a, const mli_caller *b) {
-    return a->live_bytes != b->live_bytes ? a->live_bytes < b->live_bytes
-                                          : a->alloc_bytes < b->alloc_bytes;
-}
-static MLI_COLD void mli_callers_sort(mli_callers *callers) {
-    size_t i, k;
-    for (i = 1; i < callers->count; i++) {
-        const mli_caller moving = callers->at[i];
-        for (k = i; k && mli_caller_after(&callers->at[k - 1], &moving); k--)
-            callers->at[k] = callers->at[k - 1];
-        callers->at[k] = moving;
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
-    uint32_t i;
-    memset(out, 0, sizeof *out);
-    if (!r->site_stack || row > r->site_rows) return;
-    if (!mli_site_is_library(r->lord, mli_row_site(r->lord, row))) return;
-    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
-        memlord_stack_stat s;
-        const memlord_site *own =
-            mli_own_function(r->lord, mli_stack_row_at(r->lord, i)->node);
-        mli_stack_stat_fill(r->lord, i, &s);
-        if (own && (s.live_bytes | s.alloc_bytes | s.allocs)) mli_caller_add(out, own, &s);
-    }
-    mli_callers_sort(out);
 }
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
@@ -29778,7 +29890,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
-/* Writes the callers of a site in a library, and what each of them allocated, if they are known. */
+/* Writes the callers of a site, and what was allocated for each of them, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     mli_callers callers;
     size_t i;
@@ -29786,9 +29898,9 @@ static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     if (!callers.count) return;
     mli_jsonf(r->o, ",'callers':[");
     for (i = 0; i < callers.count; i++)
-        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}",
+        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'at_peak_bytes':%ju}",
                   (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
-                  callers.at[i].live_bytes);
+                  callers.at[i].live_bytes, callers.at[i].at_peak_bytes);
     mli_put_str(r->o, "]");
 }
 static void mli_json_sites(mli_report *r) {
@@ -31675,8 +31787,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
-#define MLI_TEXT_CALLERS 3     /* the most callers of a standard library that are shown for a
-                                  site */
+#define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
 
@@ -31808,25 +31919,18 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions of the program that called the library at a site, with their shares of its
-   live bytes or, if there are none, of its allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of its bytes at the peak or of
+   its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of its
+   allocated bytes: " < load load.c:7 90 %, ...". */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
-    const uint32_t row = mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev);
-    uint64_t live = 0, bytes = 0;
     mli_callers callers;
     size_t i;
-    mli_callers_of(r, row, &callers);
-    for (i = 0; i < callers.count; i++) {
-        live += callers.at[i].live_bytes;
-        bytes += callers.at[i].alloc_bytes;
-    }
-    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++) {
-        const mli_caller *c = &callers.at[i];
-        const double part = (double)(live ? c->live_bytes : c->alloc_bytes);
-        const double percent = live | bytes ? 100 * part / (double)(live ? live : bytes) : 0;
-        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)c->at, percent);
-    }
+    mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev), &callers);
+    while (callers.count > 1 && !callers.at[callers.count - 1].share) callers.count--;
+    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++)
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers.at[i].at,
+                 callers.sum ? mli_share_of_live(callers.at[i].share, callers.sum) : 0);
     if (i < callers.count) mli_put_str(r->o, ", ...");
     if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
 }
@@ -31849,35 +31953,23 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the functions of a frame that are in no standard library, the innermost first. `shown` is
-   how many functions of the stack are already written. Returns that number plus the functions of
-   this frame, or MLI_TEXT_FRAMES + 1 if the stack has more than MLI_TEXT_FRAMES. */
-static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
-    const memlord_site *site = mli_site_display(r->lord, frame);
-    const mli_functions *all = mli_site_functions(r->lord, site);
-    const memlord_function alone = {*site, 0};
-    uint32_t i, count = all ? all->count : 1;
-    for (i = 0; i < count && shown <= MLI_TEXT_FRAMES; i++) {
-        const memlord_function *f = all ? &all->at[i] : &alone;
-        if (f->library) continue;
-        if (shown < MLI_TEXT_FRAMES) mli_putf(r->o, shown ? " < %p" : "%p", (const void *)&f->at);
-        shown++;
-    }
-    return shown;
-}
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". A
-   stack in which all functions are of standard libraries is shown as its innermost frame. */
+/* Writes the functions of a stack that are in no standard library, the innermost first, as in "grow
+   cache.c:7 < load main.c:3 < ...". A stack in which all functions are of standard libraries is
+   shown as its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *at;
     size_t shown = 0;
-    uint32_t at = node;
-    for (; at && shown <= MLI_TEXT_FRAMES; at = mli_stack_node_at(r->lord, at)->parent)
-        shown = mli_text_frame(r, mli_stack_node_at(r->lord, at)->site, shown);
+    walk.lord = r->lord;
+    walk.node = node;
+    while ((at = mli_own_next(&walk)) != NULL && shown++ < MLI_TEXT_FRAMES)
+        mli_putf(r->o, shown > 1 ? " < %p" : "%p", (const void *)at);
     if (!node)
         mli_put_str(r->o, "(unknown)");
     else if (!shown)
         mli_putf(r->o, "%p",
                  (const void *)mli_site_display(r->lord, mli_stack_node_at(r->lord, node)->site));
-    mli_put_str(r->o, shown > MLI_TEXT_FRAMES ? " < ...\n" : "\n");
+    mli_put_str(r->o, at ? " < ...\n" : "\n");
 }
 /* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
@@ -34774,8 +34866,8 @@ static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, c
     return (size_t)(to - lines) / size;
 }
 
-/* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
-   lines. */
+/* Writes a family with a sample for each of n lines. Each line has `size` bytes. `key` is the label
+   that has the names of the lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;

@@ -136,6 +136,7 @@ static size_t first_unwind(void **frames, size_t cap) {
                                                                 : unwind_by_libunwind(frames, cap);
     if (n > 2) {
         __atomic_store_n(&fast_unwind, unwind_by_libunwind, __ATOMIC_RELEASE); /* pairs with
+                                                                                  the load in
                                                                                   unwind_or_lose */
         return n;
     }
@@ -152,8 +153,8 @@ static void open_libunwind(void) {
     library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (library && find_libunwind(library) && dladdr(libunwind.space, &at) &&
         tame_libunwind(at.dli_fbase))
-        __atomic_store_n(&fast_unwind, first_unwind, __ATOMIC_RELEASE); /* pairs with
-                                                                           unwind_or_lose */
+        __atomic_store_n(&fast_unwind, first_unwind, __ATOMIC_RELEASE); /* pairs with the load
+                                                                           in unwind_or_lose */
     else if (number_of("MEMLORD_STACK_BYTES") || getenv("MEMLORD_SKIP"))
         add_note("stacks take 20 times as long without ", "libunwind.so.8");
 }
