@@ -64,7 +64,7 @@
                       _free_begin, _free_end, _alloc_n, _free_n, _move, _copy
         views         several owners of one storage: memlord_track, _retain, _release,
                       _track_n, _release_n
-        arenas        bytes without an identity: memlord_arena_add, _sub
+        arenas        bytes that belong to no storage: memlord_arena_add, _sub
         fences        memory that the device still uses: memlord_free_deferred, _done,
                       memlord_block_use, memlord_retire
         sites         which code allocates: memlord_sites_enable, memlord_site_at, _of,
@@ -413,7 +413,7 @@
     memlord_export_start. The last one is the listener, which answers the neighbours, after
     memlord_pressure_open. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
-    MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
+    MemLord calls a ledger's allocator while it holds no lock. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
     recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
     first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
@@ -523,8 +523,8 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
-/* Makes strict C modes show what the implementation needs. It works only if memlord.h is the first
-   include. */
+/* Makes the system's headers declare what the implementation needs, even in a strict C mode. This
+   works only if memlord.h is the first include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
 #endif
@@ -558,8 +558,8 @@
 #define MLI_JOIN2(a, b) a##b
 #define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 
-/* A cast in the style of the language. Macros expand in the host's files, which may be compiled
-   with -Wold-style-cast. */
+/* A cast in the style of C or of C++. Macros expand in the host's files, which may be compiled with
+   -Wold-style-cast. */
 #ifdef __cplusplus
 #define MLI_CAST(type, value) static_cast<type>(value)
 #else
@@ -592,8 +592,8 @@
 #endif
 #endif
 
-/* Renames every symbol to p_memlord_... if the prefix is p. The source goes on saying memlord_....
-   The list of names stands below the API, under >>prefix. This header includes itself to read the
+/* Renames every symbol to p_memlord_... if the prefix is p. The source still says memlord_.... The
+   list of names stands below the API, under >>prefix. This header includes itself to read the
    list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
@@ -612,13 +612,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* ---------------------------------------------------------------------- >>api -- */
+/* ---------------------------------------------------------------------- >>api --
+   The host is the program that calls MemLord. A ledger records the host's storages. A storage is
+   one real allocation, and a block is the record of a live one. A device is where storages live. A
+   selector is one device, all devices of a type, or all devices. >>concepts has all such words. */
 
 typedef struct memlord memlord; /* a ledger: one independent account book */
 
 /* -- results -- */
 
-/* For each result: its name, and its text. */
+/* Each line has the name and the text of a result. */
 #define MLI_RESULTS(X)                                                                        \
     X(OK, "ok")                                                                               \
     X(E_INVALID, "an argument is not valid")                                                  \
@@ -646,13 +649,14 @@ typedef enum memlord_result {
     MEMLORD_RESULT_COUNT
 } memlord_result;
 
-/* Names a result in a few words of English, for logs. Never NULL. */
+/* Returns the text of a result: a few words of English, for logs. The text is never NULL. */
 MEMLORD_API const char *memlord_result_text(memlord_result result)
     MLI_OFF(result == MEMLORD_OK ? "ok" : result == MEMLORD_E_OOM ? "no memory" : "refused")
 
 /* -- devices -- */
 
-/* For each type: its name, its text, and 1 if its memory is the host's physical memory. */
+/* Each line has the name and the text of a device type, and 1 if its memory is the physical memory
+   of the host's machine. */
 #define MLI_DEVICE_TYPES(X)                                                                   \
     X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
@@ -683,7 +687,7 @@ enum {
 
 typedef struct memlord_device {
     int16_t type;  /* MEMLORD_DEVICE_CPU, ... */
-    int16_t index; /* from 0 on; in a selector MEMLORD_ANY, too */
+    int16_t index; /* 0 or more; in a selector also MEMLORD_ANY */
 } memlord_device;
 
 /* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
@@ -726,9 +730,10 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Says that the bytes of a device are in the memory of another one, `physical`. For example, those
-   of an integrated GPU are in the cpu's memory, and those of a pool in its real device's. Both
-   devices then have one capacity, limit and headroom. `physical` equal to `device` undoes that.
+/* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
+   bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
+   the pool's real device. Both devices then have one capacity, one limit and one headroom (the
+   bytes that still fit). If `physical` is `device`, the call undoes that.
    Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
            the memory of a third device, if other devices are in the memory of `device`, or if
            tickets are open on the physical device that `device` is on now. */
@@ -745,8 +750,8 @@ MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t ca
 
 /* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
    pages from the operating system, and does not call malloc. `alloc` returns NULL when there is no
-   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, with
-   no storage locked. */
+   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, while
+   it holds no lock. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -781,8 +786,8 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
-/* The last frame that an unwinder writes if the stack goes on and the unwinder cannot tell where:
-   in code without unwind tables, say. Reports show such a stack as cut. */
+/* An unwinder writes this as its last frame if the stack goes on, but the unwinder cannot tell
+   where, as in code without unwind tables. Reports show such a stack as cut. */
 #define MEMLORD_FRAME_LOST ((void *)1)
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
@@ -823,7 +828,8 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
     size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
-    uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
+    uint64_t counter_batch;      /* most bytes that a thread counts before it adds them to a peak;
+                                    0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
@@ -838,7 +844,7 @@ typedef struct memlord_desc {
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
    Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
            is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
-           hears which. E_NOMEM. After an error *out is NULL.
+           gets a message that says which. E_NOMEM. After an error *out is NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -878,24 +884,30 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
+/* The first groups record storages. A storage is one real allocation. It is live from its alloc to
+   its end, and a block is the record of a live storage. A view is a further reference to a storage.
+   A freed storage is pending while its device still uses it. A site is a place in the source, a tag
+   is a purpose of bytes, and a mistake is a call that the host should not have made. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
    device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
+   dropped_allocs. A storage that was dropped in this way is not recorded, and its free returns
    MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
-   one it lets one free of an unknown storage of the same type pass.
+   one it lets one free of an unknown storage on a device of the same type pass.
    Cost:   tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
 /* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
    function and line in one module are one site. The ledger reads a record when it first sees it,
-   copies its strings, and from then on knows the site by the record's address. So if dlopen loads a
-   plug-in where another one was, and a record of the new one is at the address of an old one, the
-   ledger takes it for the old place. To prevent that, link plug-ins that plant sites with
-   -Wl,-z,nodelete. */
+   copies its strings, and from then on knows the site by the record's address. If dlopen loads a
+   plug-in where another plug-in was, a record of the new one may be at the address of an old
+   record. The ledger then takes the new place for the old one. To prevent that, link plug-ins that
+   plant sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -924,10 +936,11 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
-   uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
-   the call, and the new storage begins. `reallocs` counts each realloc.
-   Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
-             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+   uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
+   storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
+   each realloc.
+   Requires: no other thread can have got the old address since the real realloc, as when the block
+             has grown in place. Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -942,9 +955,9 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Begins a realloc. It takes old_storage off the map, and goes on counting its bytes. Call it
-   before the real realloc, because another thread may own the old address once that returns. Every
-   begin needs one end.
+/* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
+   counting its bytes. Call it before the real realloc, because another thread may own the old
+   address once the real realloc returns. Every begin needs one end.
    Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
            same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
@@ -962,18 +975,20 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a free whose real call may fail. It takes the storage off the map, and goes on counting
-   its bytes. A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0
-   does nothing. Every begin that returned MEMLORD_OK needs one end.
+/* Begins a free whose real call may fail. It takes the storage off the map (the table of live
+   storages), and goes on counting its bytes. If the storage has recorded uses (memlord_block_use),
+   it is freed here instead, and is pending until they are done. Storage 0 does nothing. Every begin
+   that returned MEMLORD_OK needs one end.
    Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
            already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description. The token may also come
-   from memlord_realloc_begin, if its realloc turned out to be a free.
+/* Ends a free: takes the bytes of the storage off the counts or, if the real call `failed`, brings
+   the storage back. A storage with recorded uses comes back without its uses, its views and its
+   description. The token may also come from memlord_realloc_begin, if its realloc turned out to be
+   a free.
    Errors: E_STATE if the token was used already or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -1003,9 +1018,10 @@ typedef struct memlord_fence {
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets its tag, description, references and mark. `moves` of the destination counts the
-   move, and reports count moves per pair of devices. With a `fence`, which may be NULL, or with
-   recorded uses the source is pending until they are done, as after memlord_free_deferred.
+   destination gets the tag, description, references and mark of the source. `moves` of the
+   destination counts the move, and reports count moves per pair of devices. If `fence` is not NULL,
+   or the source has recorded uses (memlord_block_use), the source is pending until all of them are
+   done, as after memlord_free_deferred.
    Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
            no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
@@ -1026,8 +1042,8 @@ MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, meml
 /* -- views: several owners of one storage -- */
 
 /* Records that the caller holds a storage. A storage that is not live begins, with one reference. A
-   live storage gets one more reference and no bytes; `bytes` is then ignored. So tied weights and
-   views count once. */
+   live storage gets one more reference and no bytes; `bytes` is then ignored. So the bytes of a
+   storage with several owners, such as tied weights, count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1052,9 +1068,10 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* -- arenas: bytes without an identity -- */
+/* -- arenas: bytes that belong to no storage -- */
 
-/* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
+/* Adds bytes to the arena balance of a device, under the tag of this thread. The balance is the
+   bytes that were added and not taken yet; they belong to no storage. A site counts the bytes that
    it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
    block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
    has a site and a stack.
@@ -1088,9 +1105,9 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
    for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
-   MEMLORD_FLAG_DEFER; there a fence may record its event. It calls `drop`, if set, exactly once,
-   when MemLord will not call `done` again. An alloc with the key of a pending storage ends that
-   storage first.
+   MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
+   if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
+   storage ends that storage first.
    Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
            unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
@@ -1105,15 +1122,15 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
 
-/* Records that a live storage is used by the work that the fence stands for (record_stream). A
-   later memlord_free or memlord_release of the storage then waits until all its uses are done. A
-   later use on the same queue replaces an earlier use.
+/* Records that a live storage is used by the work that the fence stands for, as record_stream of
+   PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
+   uses are done. A later use on the same queue replaces an earlier use.
    Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Credits every deferred free whose fences are done, and returns how many bytes it credited.
+/* Ends every pending storage whose fences are done, and returns how many bytes these storages had.
    Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
            done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1125,13 +1142,13 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
-   the return address of its own function. `file` is the module and the offset in it, such as
-   "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
-   symbol that contains the address (link with -rdynamic). It is "" if there is none, and on Windows
-   and macOS. MemLord looks it up when the site is first shown in a report, by memlord_sites_top or
-   of a block, but not for a line of the log. After dlclose the site stays as it was. If another
-   module then gets the address, its site is a new one. The result is never NULL, and lives until
-   destroy.
+   the return address of the function that it is in. `file` is the module and the offset in it, such
+   as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
+   dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
+   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
+   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
+   log. After dlclose the site stays as it was. If another module then gets the address, its site is
+   a new one. The result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1184,8 +1201,8 @@ typedef struct memlord_function {
 /* Names the functions at a return address, the innermost first: each is inlined in the next one.
    Reports show all of them in stacks. They show the site as the first function that is not of a
    library; if there is none, as the last one. The strings are copied.
-   Errors: E_INVALID no functions, or more than 256; E_UNKNOWN a planted site, or not seen by this
-           ledger; E_NOMEM. */
+   Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
+           or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
                                                       const memlord_function *functions,
                                                       size_t count) MLI_OFF(MEMLORD_OK)
@@ -1212,8 +1229,8 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
-   on two devices is two rows. Sites whose number in `order` is 0 are left out.
+/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site that
+   is used on two devices is listed twice. Sites whose number in `order` is 0 are left out.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -1245,7 +1262,7 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
    is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
    In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
-   more in one case of 20. A stack without a sample has no row.
+   more in one case of 20. A stack without a sample is not listed.
    `temporaries` is the number of sampled blocks that their own thread freed before the next of its
    allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
    caller could keep one buffer. */
@@ -1261,9 +1278,10 @@ typedef struct memlord_stack_stat {
     uint64_t temporaries;
 } memlord_stack_stat;
 
-/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
-   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
+/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack that
+   is used on two devices, or with two sites, is listed twice. Stacks whose number in `order` is 0
+   are left out. A stack frees nothing, so the orders by frees list the stacks by what they
+   allocated.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -1293,7 +1311,8 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
 
 /* -- statistics -- */
 
-/* Every statistic of a device: its name, kind, name in PROMETHEUS, and text. The kinds are
+/* Each line has a statistic of a device: its name, its kind, its name in PROMETHEUS, and its text.
+   The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
    A selector of several devices adds the statistics up. To add one, add a line here and the code
@@ -1412,8 +1431,8 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* For each rate of statistics that reports show: its name, its name in PROMETHEUS, and its text. A
-   rate is 0 to 1, or NaN when nothing was counted. */
+/* Each line has a rate that reports show: its name, its name in PROMETHEUS, and its text. A rate is
+   0 to 1, or NaN when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
     X(recovery_rate, "recovery_ratio",                                                        \
@@ -1426,9 +1445,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
-   scopes, and sets each peak to the live bytes. Live storages stay live. Calls of other threads
-   wait meanwhile, as they do for memlord_peak_reset. */
+/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0, also
+   those of sites and scopes, and sets each peak to the live bytes. Live storages stay live. Calls
+   of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
@@ -1671,12 +1690,24 @@ MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets how many bytes a tag is planned to hold on a device, for reports to compare.
+/* Sets how many bytes a tag is planned to hold on a device. Reports compare them with the live
+   bytes.
    Errors: E_INVALID if the tag is NULL or "", or bytes is over 2^48; E_DEVICE if `device` is not
            one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
+/* The next groups are about the memory of devices and the phases of a program. A physical device is
+   memory that one or several devices share. A poller is a thread of MemLord that samples a physical
+   device at intervals. A ticket holds bytes of a limit for later allocs. An account is charged the
+   bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
+   collection is a run of the host's callbacks that give memory back. A strategy is a list of bands;
+   a band is a range of used % (the used part of the capacity) with a threshold at which a
+   collection is due. A page is a file by which the ledgers of several processes tell each other
+   what they hold. A scope is a phase of the program with a name. A context is the open tags and
+   scopes that the calls of a thread use. A selector (`sel`) is one device, all devices of a type,
+   or all devices. >>concepts has all such words. */
+
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
    source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
@@ -1713,9 +1744,9 @@ typedef struct memlord_other {
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
    context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   live. Reports show them, and take them off what is unaccounted. `others` are the processes that
-   hold most besides this one, the largest first; a pid of 0 ends the list. memlord_explain and
-   reports show them, with their names where Linux tells those. */
+   among the live bytes. Reports show them, and take them off what is unaccounted. `others` are the
+   processes besides this one that hold most, the largest first; a pid of 0 ends the list.
+   memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -1732,8 +1763,8 @@ typedef struct memlord_capacity {
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
-   thread is in the old source, it waits until that has returned. It forgets the old source's
-   samples.
+   thread is in the old source, the call waits until the old source has returned. The samples of the
+   old source are forgotten.
    Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
@@ -1759,7 +1790,8 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
    overrides the interval. A poller also starts by itself when a device is used that has all three:
    a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
+   read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -1783,15 +1815,16 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity, and changes it with the capacity. It takes a sample
-   if no capacity is known.
+/* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes with
+   it. It takes a sample if no capacity is known.
    Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
-   keep. A negative result says how many bytes are too many. INT64_MAX says that neither limit nor
-   capacity is known. A device that is new to the ledger is added if its type has a source.
+/* Returns how many bytes still fit: the smaller of limit - live bytes and capacity - bytes in use,
+   minus what open tickets keep. A negative result says how many bytes are too many. INT64_MAX says
+   that neither limit nor capacity is known. A device that is new to the ledger is added if its type
+   has a source.
    Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
            source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
@@ -1804,20 +1837,22 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
-   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
-   it is -n where every device has at least n bytes to spare. It is 0 if the result is -1. */
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
+   result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
    physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
-   where several share the memory. The line also has the bytes of what is not listed, how many
-   requests failed on this device before, how many bytes the neighbours on the page hold there, and
-   how many of them rest: see memlord_pressure_open and memlord_pressure_raise. It returns a length
-   as snprintf does, and allocates nothing. MemLord logs this line itself when an allocation fails
-   for good. When a reservation is refused, it logs the line as a warning, at most once a second.
+   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
+   memory, each tag and site comes with its device. The line also has the bytes of the tags and
+   sites that it does not list, how many requests failed on this device before, how many bytes the
+   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
+   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
+   this line itself when an allocation fails for good. When a reservation is refused, it logs the
+   line as a warning, at most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1839,11 +1874,11 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
    and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
    freed something.
-   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there, also
-           over 2^62 bytes in all. A warning then has memlord_explain or the account, at most once a
-           second. E_INVALID if bytes is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one
-           device; E_NOMEM; E_STATE if the ledger's own allocator calls it. After an error *out is
-           0. */
+   Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
+           this thread uses there, or 2^62 in all. A warning then has the line of memlord_explain,
+           or names the account, at most once a second. E_INVALID if bytes is over 2^48 or `out` is
+           NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE if the ledger's own
+           allocator calls it. After an error *out is 0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -1963,8 +1998,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
-                                 raise */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
+                                 them */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -1980,7 +2015,7 @@ typedef struct memlord_band {
 /* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
    are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
    uncovered 100 % are logged as warnings.
-   Errors: E_INVALID if a band is bad, which the log names; E_DEVICE if `sel` is not a selector;
+   Errors: E_INVALID if a band is bad; the log names the band. E_DEVICE if `sel` is not a selector;
            E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
@@ -1997,13 +2032,13 @@ MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, siz
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
 /* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
-   that of all devices until the host sets one, except with MEMLORD_FLAG_NO_STRATEGY. */
+   in force for all devices until the host sets a strategy, except with MEMLORD_FLAG_NO_STRATEGY. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
 /* -- collection -- */
 
-/* For each reason why a collection runs: its name, and its text. */
+/* Each line has the name and the text of a reason why a collection runs. */
 #define MLI_REASONS(X)                                                                        \
     X(BAND, "band") /* a threshold of the strategy is crossed */                              \
     X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
@@ -2074,9 +2109,10 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
-   wanted, or 0 for no number. *reclaimed, if not NULL, gets the bytes that they gave back, or 0
-   after an error. MEMLORD_OK says that a callback ran, not that it gave back enough.
+/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: how many
+   bytes are wanted, or 0 if that is not known. *reclaimed, if not NULL, gets the bytes that they
+   gave back, or 0 after an error. MEMLORD_OK says that a callback ran, not that it gave back
+   enough.
    Errors: E_INVALID if the reason is unknown; E_DEVICE if `device` is not one device; E_UNKNOWN if
            no callback serves the reason there; E_STATE if a collection of the device is running, or
            no callback could run. */
@@ -2084,8 +2120,9 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it at a
-   safe point. Without pollers it first samples what is older than their interval.
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it where
+   callbacks may run. Without pollers it first samples the devices whose latest sample is older than
+   the pollers' interval.
    Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2115,7 +2152,7 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
    and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
@@ -2157,8 +2194,8 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   It looks at the bands of the device, so a collection may run inside this call. Inside the
-   device's capacity source none runs, but a later call runs it.
+   It looks at the bands of the device, so a collection may run inside this call. If the device's
+   capacity source makes the call, no collection runs in it, but in a later call.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -2199,8 +2236,8 @@ enum {
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
    is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
    are then at least the sum of what the processes hold, and an emergency of one of them is an
-   emergency of all. The limit is of this process alone. Where the capacity is not known, the limit
-   stands for it. */
+   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
+   limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2213,9 +2250,9 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
 /* Sets the identity of the physical device that a device's bytes are in. The identity is a text
    that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
-   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of
-   its own: the cgroup with the lowest memory limit, or the machine, as memlord_pressure_open finds
-   it. NULL or "" takes off what the host has set.
+   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
+   built-in identity: the cgroup with the lowest memory limit, or the machine, as
+   memlord_pressure_open finds it. NULL or "" takes off what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -2241,9 +2278,9 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Leaves the page, and joins the listener. The file stays. If another thread is in
-   memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
-   call does nothing.
+/* Leaves the page, and waits until the thread of the listener has ended. The file stays. If another
+   thread is in memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too.
+   Without a page the call does nothing.
    Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2270,11 +2307,11 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
-           MEMLORD_MAX_SCOPES paths. Reports count what E_NOMEM dropped.
+           MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
    Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost scope of this thread. A thread that exits ends all of its own.
+/* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
    Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
            was adopted (see memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2315,7 +2352,7 @@ MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scop
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
-/* The totals of all finished invocations of a path. The strings live until destroy. */
+/* The totals of a scope. An invocation is one run of the scope. The strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
     const memlord_site *site; /* place of the MEMLORD_SCOPED; NULL: memlord_scope_begin began the
@@ -2325,7 +2362,8 @@ typedef struct memlord_scope_stat {
     uint64_t count, running;  /* invocations that are over; invocations that are not */
     struct {
         int64_t total, min, max;
-    } bytes, blocks;          /* deltas of the invocations that are over */
+    } bytes, blocks;          /* bytes and blocks allocated less those freed, in the invocations
+                                 that are over */
     uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
                                  device counts by itself, and then the devices are added, so the sum
                                  is an upper bound if there are several */
@@ -2343,7 +2381,8 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds ns to the time that a device took for a scope, once its events have measured that time.
+/* Adds ns to the time that a device took for a scope. The host has measured that time, by events of
+   the device.
    Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
@@ -2372,10 +2411,10 @@ typedef struct memlord_context {
    after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
    zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
-   Errors: E_INVALID if `context` is NULL; E_STATE if it is a stale copy, of another live ledger, or
-           one that another thread is in, or if the ledger's own allocator calls; E_NOMEM if the
-           first swap cannot allocate the record of the context, or the thread has no record. After
-           an error nothing is swapped.
+   Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
+           live ledger, if another thread is in it, or if the ledger's own allocator makes the call;
+           E_NOMEM if the first swap cannot allocate the record of the context, or the thread has no
+           record. After an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
@@ -2391,11 +2430,11 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and
-   sites, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the
-   whole run. For a further one it drops and counts the snapshot whose neighbours are closest in
-   time. The first and the last one stay, and so do those in which a device, or all devices
-   together, held most. A checkpoint goes only when nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with the 16 largest tags and sites
+   of each device, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread
+   over the whole run. For a further snapshot it drops one, and counts that: the one whose
+   neighbours are closest in time. The first and the last one stay, and so do those in which a
+   device, or all devices together, held most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
            count one more dropped snapshot.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
@@ -2405,12 +2444,12 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which
-   much has changed. These snapshots have no blocks. The interval then grows with the ledger's
-   life, so that all of them fit. The time is that of the ledger's clock. While a clock of the
-   host's stands still no snapshot is taken. If the clock runs ahead, or the interval changes, the
-   thread notices within a second.
+   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
+   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
+   that are due, if much has changed; with this flag only checkpoints have blocks. The interval then
+   grows with the ledger's life, so that all of them fit. The time is that of the ledger's clock.
+   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
+   or the interval changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -2421,10 +2460,10 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
 
 /* -- events: every change, in a ring -- */
 
-/* For each kind of event: its name, and its text. */
+/* Each line has the name and the text of a kind of event. */
 #define MLI_EVENTS(X)                                                                         \
     X(ALLOC, "alloc")             /* a block begins */                                        \
-    X(FREE, "free")               /* a block is credited */                                   \
+    X(FREE, "free")               /* a block ends */                                          \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* the destination of a move begins */                      \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
@@ -2436,7 +2475,7 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
     MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
-    MEMLORD_EVENT_FREE = 1,        /* a block is credited */
+    MEMLORD_EVENT_FREE = 1,        /* a block ends */
     MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
     MEMLORD_EVENT_MOVE = 3,        /* the destination of a move begins */
     MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
@@ -2479,9 +2518,11 @@ MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK
    Errors: E_INVALID if `fn` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
-/* -- reports -- */
+/* -- reports --
+   A report is what a ledger knows, written in one of the formats below. PROMETHEUS and the other
+   names in capitals are these formats. */
 
-/* For each format: its name, the suffix of its files, and what it is. */
+/* Each line has a format: its name, the suffix of its files, and what it is. */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2554,17 +2595,17 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
    them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
    PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
-   digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
-   (device, tag, scope, rest, site, from, to, version), and what is beyond 1000 bytes.
+   digits and _. It also leaves out a label with the name of an earlier label or of one of MemLord's
+   own labels (device, tag, scope, rest, site, from, to, version), and all labels beyond 1000 bytes.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
    memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
-   ledger's output_dir, or else the current directory. It replaces no file. If there is one of that
-   name, the process id and a number follow the time. The last call counts. A forked child that
-   exits writes a report of its own.
+   ledger's output_dir, or else the current directory. It replaces no file. If there is a file of
+   that name, the process id and a number follow the time. Of several calls the last one counts. A
+   forked child that exits writes a report of its own.
    Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
@@ -2728,18 +2769,18 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends a guard. This context is then as deep in tags, or in scopes, as before the guard began. So
-   it also ends the tags or scopes that were begun since and not ended, and leaves adopted scopes
-   that were not returned. That is how the next guard around restores the depth after a longjmp. A
-   second end does nothing. In another context than the guard began in (that of another thread, or
-   of another fibre) it only counts, in dropped_sites of the sum of all devices. The first such end
-   is logged. */
+/* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
+   began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
+   adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
+   next outer guard thus ends its tag or scope. A second end does nothing. In another context than
+   the guard began in (that of another thread, or of another fibre) the call ends nothing, and
+   counts in dropped_sites of the sum of all devices. The first such end is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
 
-/* Records an alloc on a ticket: the name that memlord_alloc_with had in 0.4. The next release
-   leaves it out. */
+/* Records an alloc on a ticket, under the name that memlord_alloc_with had in 0.4. The next release
+   will not have this name. */
 MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
                                                  memlord_device device, uint64_t storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -2784,10 +2825,11 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 } /* extern "C" */
 #endif
 /* ---------------------------------------------------------------------- >>macros --
-   Macros that plant a site, pass a pointer, or end a tag or a scope with its block of code. */
+   These macros plant a site (a static record of a place in the source), pass a pointer, or end a
+   tag or a scope with its block of code. */
 
-/* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
-   address. In C without GNU extensions such a handle is cut to the width of an address. */
+/* Gives the key of a storage: its address, or its handle as an integer. A handle may be wider than
+   an address. In C without GNU extensions such a handle is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -2804,9 +2846,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The site of this line: the address of a static record. In C without statement expressions it is
-   NULL, and the macros below are statements that plant the record themselves. With MEMLORD_DISABLE
-   it is NULL, too. */
+/* Gives the site of this line: the address of a static record. In C without statement expressions
+   it is NULL, and the macros below are statements that plant the record themselves. With
+   MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -2830,9 +2872,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* The place that called the function you are in: memlord_site_at of its return address. This site
-   has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE(). The
-   argument is a ledger; without an argument the ledger is memlord_global(). A function that the
+/* Gives the place that called the function you are in: memlord_site_at of its return address. This
+   site has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE().
+   The argument is a ledger; without an argument the ledger is memlord_global(). A function that the
    compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
    only. */
 #if defined(__GNUC__)
@@ -2860,8 +2902,8 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_CALL(name, ...) name(__VA_ARGS__, MEMLORD_SITE())
 #endif
 
-/* The recording calls, with the storage as a pointer and with the site of the call. In GNU C and in
-   C++ they are expressions of type memlord_result, otherwise statements. */
+/* These macros make the recording calls, with the storage as a pointer and with the site of the
+   line. In GNU C and in C++ they are expressions of type memlord_result, otherwise statements. */
 #define MEMLORD_ALLOC(lord, dev, ptr, bytes)                                                  \
     MLI_CALL(memlord_alloc, lord, dev, MEMLORD_KEY(ptr), bytes)
 #define MEMLORD_FREE(lord, dev, ptr) MLI_CALL(memlord_free, lord, dev, MEMLORD_KEY(ptr))
@@ -2881,8 +2923,9 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
        MEMLORD_SCOPED(lord, "decode");      is a scope
 
    They end with the block however it is left: by break, continue, return, goto or an exception.
-   longjmp skips the end; then the end of the next guard around restores its own depth. The name of
-   a scope is a string literal, as its record is static. The name of a tag may be a variable.
+   longjmp skips the end; then the end of the next outer guard also ends what was left open. The
+   name of a scope is a string literal, because the record of the scope is static. The name of a tag
+   may be a variable.
    Both are declarations. After `if (x)` or a case label give them a block of their own:
 
        case 1: { MEMLORD_TAGGED(lord, "a"); ... }
@@ -2996,8 +3039,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* The namespace inside mlord. Files of one program may be compiled in different ways, so each way
-   has types of its own. */
+/* The namespace inside mlord. Files of one program may be compiled with different knobs, such as
+   MEMLORD_DISABLE, so each way has types of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -3189,8 +3232,9 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* Returns true if the handle has an end to record. It has none if it is empty, on a NULL
-       ledger, or if the ledger refused the reference. It has one after E_NOMEM. */
+    /* Returns true if the handle has an end to record. A handle has no end to record if it is
+       empty, if its ledger is NULL, or if the ledger refused the reference. After E_NOMEM it has an
+       end to record. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
@@ -3274,8 +3318,8 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 #endif
 
 #endif /* MEMLORD_H */
-/* Stands outside the include guard, because another header may have included memlord.h without
-   MEMLORD_PMR. */
+/* This part stands outside the include guard, because another header may have included memlord.h
+   without MEMLORD_PMR. */
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
@@ -3284,9 +3328,10 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 namespace mlord {
 MLI_WAY {
 
-/* Records what passes through it to another memory resource, on a device. A block's site is the
-   code that called allocate. Without optimisation that is an inline function of the C++ library.
-   Frees have no site. Requires: the ledger and `upstream` outlive the resource. */
+/* Passes every request on to another memory resource, and records the memory that it gets, on a
+   device. A block's site is the code that called allocate. Without optimisation this code is an
+   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
+   outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -3631,8 +3676,8 @@ typedef struct mli_job {
 /* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
    declarations. It uses no other module. Locks: none. */
 
-/* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
-   the compiler stops here. */
+/* The defaults of the knobs that a host may define (>>knobs in the manual). If a knob has an
+   impossible value, the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
@@ -3674,9 +3719,9 @@ typedef struct mli_job {
 #error "stb_ds.h came before memlord.h: put MEMLORD_IMPLEMENTATION in a file of its own"
 #endif
 
-/* Declares a private function or table that other modules use. In the product it is static. In a
-   build with an object for each module the linker sees it, and hosts do not. A variable is declared
-   in the header of its module and defined in the body. */
+/* Declares a private function or table that other modules use. In the product, memlord.h, it is
+   static. In a build with an object for each module the linker sees it, and hosts do not. A
+   variable is declared in the header of its module and defined in the body. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;
@@ -3748,8 +3793,8 @@ MLI_PRIVATE void mli_yield(void);
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
 /* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
-   it is the kernel's number. If a sandbox refuses to tell that, and on other POSIX systems, it is
-   pthread_self, an address. */
+   it is the kernel's number of the thread. On other POSIX systems, or if a sandbox refuses to tell
+   the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
    Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
@@ -4244,21 +4289,23 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
-   process, and the names of this process and of its machine, with its arguments. It may use os/system. Invariant: a
-   doubtful number counts as unknown, because a wrong number is worse than none. Locks: none. */
+/* Tells the capacity of the cpu device: the memory that the machine and the cgroups of this process
+   have for it. Also tells the names of this process and of the machine, and the program's
+   arguments. May use os/system. Invariant: a doubtful number counts as unknown, because a wrong
+   number is worse than none. Locks: none. */
 
-/* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
-   time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
+/* mli_cpu_sample is the capacity source of the cpu device: the function that tells how much memory
+   there is and how much is in use. It returns 0 if the numbers are known. It calls no malloc and no
+   stdio, uses little stack, and keeps errno. Requires: one caller at a time. An mli_cpu of zeros is
+   valid. The caller may set `root`, and nothing else. */
 
 /* Which process a report is of. A text that is not known is "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
-    char arguments[1024]; /* the program's arguments with a space between two, without the first,
-                             which is its name; cut text ends in "..."; "" also if the reader was
-                             not asked for them */
+    char arguments[1024]; /* the program's arguments, without its name, with a space between two;
+                             text that was cut ends in "..."; "" also if mli_identity_read was not
+                             asked for them */
 } mli_identity;
 
 /* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
@@ -4411,10 +4458,10 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is
-   /proc/self/cgroup, with lines number:controllers:path. The path is cut out in place. The memory
-   controller belongs to one version at a time. If no line names it, it belongs to version 2, whose
-   line has no controllers. */
+/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
+   /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
+   the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
+   time. If no line names it, it belongs to version 2, whose line has no controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -4433,9 +4480,9 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
 }
 
 /* Reads the bytes in use in the cgroup of a directory. Page cache, active or inactive, does not
-   count, because the kernel drops it before it refuses memory. MemAvailable counts it as available,
-   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists and
-   count as used. So does cache that the file does not list. */
+   count, because the kernel drops it before it refuses memory. MemAvailable of /proc/meminfo counts
+   page cache as available, too. (Kubernetes subtracts only the inactive part.) shmem and locked
+   pages are on other lists and count as used. So does cache that memory.stat does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     static const char caches[2][2][20] = {{"inactive_file", "active_file"},
                                           {"total_inactive_file", "total_active_file"}};
@@ -4479,8 +4526,8 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
 }
 
 /* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
-   above. *total is the lowest limit. *left is the least that any of them leaves. `root` is the
-   length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
+   above. *total is the lowest limit. *left is the least that any of these limits leaves. `root` is
+   the length of the prefix cpu->root in cpu->path. Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -4504,13 +4551,13 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     return -1;
 }
 
-/* Puts the root, a prefix of all paths, into cpu->path, and returns its length. */
+/* Puts cpu->root, a prefix of all paths, into cpu->path, and returns the length of the prefix. */
 static size_t mli_cpu_root(mli_cpu *cpu) {
     return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
 /* Returns how many bytes of this process are in memory (RSS), or 0 if that is not known. `root` is
-   the length of the root in cpu->path. */
+   the length of the prefix cpu->root in cpu->path. */
 static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
     uint64_t bytes = 0;
     if (mli_cpu_read(cpu, root, "/proc/self/status") ||
@@ -4534,8 +4581,8 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-/* Reads the first bytes of a file. Returns how many there are, 0 if the file cannot be read. Keeps
-   errno. */
+/* Reads the first bytes of a file. Returns how many bytes it read, or 0 if the file cannot be read.
+   Keeps errno. */
 static MLI_COLD size_t mli_head_read(const char *path, char *buf, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -4572,8 +4619,8 @@ static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size
     }
     for (i = 0; i < n; i++) out->arguments[i] = text[i] ? text[i] : ' ';
 }
-/* Reads the program and, with `arguments`, its arguments. One buffer has the path of a file and what
-   is read there, because a report may be written on a stack of 16 KiB. */
+/* Reads the program's name and, if `arguments` is 1, its arguments. One buffer has both the path of
+   a file and the text that is read, because a report may be written on a stack of 16 KiB. */
 static MLI_COLD void mli_program_read(const char *root, int arguments, mli_identity *out) {
     static const char exe[] = "/proc/self/exe", cmdline[] = "/proc/self/cmdline";
     char text[sizeof out->arguments + MLI_PATH_MAX], *target = text + MLI_PATH_MAX;
@@ -4880,7 +4927,7 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: dlopen has loaded the modules that follow */
+    int dynamic; /* 1: the modules that follow in the loader's list were loaded by dlopen */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
@@ -5237,8 +5284,8 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; }
    early, or only at a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
-/* Returns 1 if a return address is in one of MemLord's own functions that stand between a call of
-   the host and MLI_NOTE_CALLER. */
+/* Returns 1 if a return address is in one of MemLord's own functions that run between a call of the
+   host and MLI_NOTE_CALLER, which notes the host's return address. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -5267,10 +5314,11 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     return *mark != 0;
 }
 
-/* Compares the address with the bounds of a section. Below -O2 the functions between a call of the
-   host and MLI_NOTE_CALLER keep their frames. Recorded stacks leave these frames out. These
-   functions lie in one section, and the linker tells where it begins and ends. A copy that was
-   inlined into the host's function lies elsewhere, and counts as the host's. */
+/* Below -O2 the functions that run between a call of the host and MLI_NOTE_CALLER keep their
+   frames. Recorded stacks leave these frames out. These functions lie in one section, and the
+   linker tells where the section begins and ends. So mli_is_own compares the address with these
+   bounds. A copy of such a function that was inlined into the host's function lies elsewhere, and
+   counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -5299,8 +5347,9 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* The unwinder of libgcc_s or libunwind, if the program has it. Otherwise it is backtrace of the C
-   library, which loads libgcc_s. Both are weak, so that no program must link them. */
+/* mli_unwind calls the unwinder of libgcc_s or libunwind, if the program has one. Otherwise it
+   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that no
+   program must link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
@@ -5354,13 +5403,15 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
-/* Owns the words that threads share, the locks and the lock order. It may use os/. Invariants: a
-   word is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
-   bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
+/* Has the words that threads share (mli_u32, mli_u64 and mli_ptr), the locks and the lock order.
+   May use os/. Invariants: a word is a struct, so that an access without one of the functions below
+   does not compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
+   Locks: the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its
+   place in that list. A shard is a part of the map of blocks. */
 
-/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: other
-   threads read the value and conclude nothing else from it. Layout and code are the same in C and
-   C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
+/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: a thread
+   that reads the value may conclude nothing about other words. Layout and code are the same in C
+   and C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
    halves. So mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
@@ -5377,9 +5428,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
-   __dmb on ARM64. On x86 the processor keeps loads and stores in that order, so a barrier for the
-   compiler is enough. Each seq_cst load comes after an exchange by the same thread. With MSVC that
-   exchange is a full barrier, so the load needs no barrier of its own. */
+   __dmb on ARM64. On x86 the processor itself keeps the order that acquire and release ask for, so
+   a barrier for the compiler is enough. Each seq_cst load comes after an exchange by the same
+   thread. With MSVC that exchange is a full barrier, so the load needs no barrier of its own. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -5429,9 +5480,9 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #else
 /* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486). The address of a
-   word chooses the lock that guards the word. The locks of libatomic cannot be used, because if
-   another thread holds one of them at a fork, the child finds it locked for good. The exchange that
-   takes a lock pairs with the release store that drops it. */
+   word chooses the lock that guards the word. The locks of libatomic cannot be used: if another
+   thread holds one of them at a fork, that lock stays locked for good in the child. The exchange
+   that takes a lock pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -5485,7 +5536,7 @@ static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
 /* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
-   plain load into an operand, but not an atomic load. */
+   plain load into an operand of another instruction, but not an atomic load. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
@@ -5532,7 +5583,7 @@ enum {
     MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
                            totals */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
-                           row's published balance */
+                           row's published bytes */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
@@ -5564,8 +5615,8 @@ enum {
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes it pairs with the release store that drops
-   it. */
+/* A spin lock for short work. The exchange that takes the lock pairs with the release store that
+   drops the lock. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
@@ -5607,10 +5658,11 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits a moment. A thread that waits for another calls it in a loop. *n counts the calls. Most
-   calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first MLI_SPIN_TURNS times, and
-   sleeps for 50 us to 1 ms from then on. Yielding alone is not enough, because a real-time thread
-   that yields lets no thread of lower priority run, and such a thread may hold the lock. */
+/* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
+   these calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first
+   MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone is not enough,
+   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+   may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
@@ -5808,7 +5860,8 @@ typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_ar
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
-    mli_u32 displaced; /* how many entries are not in their home bucket */
+    mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
+                          begins */
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
@@ -5826,7 +5879,8 @@ typedef struct mli_helper {
 } mli_helper;
 
 /* A physical device. The devices cpu, pinned and mapped share one, because all three use the memory
-   of the machine. */
+   of the machine. The capacity source is the function that tells how much memory the physical
+   device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
     mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_frame`,
                               `sampler_reader` and `poller`; also guards the bands of the devices
@@ -5886,24 +5940,24 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark, shifted to its place in a word of a block's
-                              record */
+    mli_u64 mark;          /* the current mark (memlord_mark), shifted to its place in word2 of a
+                              block's entry */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
                                                element stays 0 */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* bits MLI_HOOK_... */
-    mli_u32 alert;     /* bits MLI_ALERT_... */
+    mli_u32 hooks;     /* bits MLI_HOOK_...: what every call of the ledger has to do besides */
+    mli_u32 alert;     /* bits MLI_ALERT_...: the work for the end of a call */
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
-                          for */
+    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
+                          (services/bands.h) allow for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
-    mli_ptr all;       /* mli_thread *: the first record of the list */
+    mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
     struct mli_thread *orphan; /* the record that threads without a record of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
@@ -5922,7 +5976,7 @@ struct mli_stacks_state {
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
-                                                   vector; they grow under the cold lock */
+                                                   vector; the vectors grow under the cold lock */
     mli_u64 cut;                      /* how many stacks have at most one return address, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
@@ -5935,14 +5989,14 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
-                                     is published */
+    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call is
+                                     published */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
-    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
-                                     also looks for a due snapshot at its end; 0: no call looks */
-    mli_u64 looks;                /* how many times a counter was published while `batch` was 0 and
+    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
+                                     looks at its end whether a snapshot is due; 0: no call looks */
+    mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
@@ -5950,8 +6004,9 @@ struct mli_counters_state {
 };
 struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
-    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
-    mli_u32 polling;       /* one of MLI_POLLING_... */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
+                              can be in force */
+    mli_u32 polling;       /* one of MLI_POLLING_...: which pollers run */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
@@ -6018,8 +6073,8 @@ typedef struct mli_life {
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a registered ledger, and may allocate. After an error the ledger is not
-       made. */
+    /* Does what needs a ledger that is in the list of live ledgers, and may allocate. If it returns
+       an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
@@ -6072,7 +6127,8 @@ enum { /* values of mli_process.started */
 /* The only state of the process. Its valid initial state is all zeros. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
-    mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
+                               ledgers */
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
@@ -6139,7 +6195,8 @@ typedef struct mli_self_state {
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
     memlord *found;            /* result of the latest memlord_find */
-    uint32_t hooked;         /* 1: the exit hook of the thread is set */
+    uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
+                                when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
@@ -6186,7 +6243,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
 /* Stores in mli_self the return address and the frame of the host's call, which takes the general
-   path. */
+   path (calls/record). */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
 /* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
@@ -6251,9 +6308,10 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* The walk begins with the frame of the call in progress, because MemLord's own code need not keep
-   frame pointers. A caller's frame lies above that of the function it called. The walk ends at a
-   frame that does not lie above the one before. So a cycle of frames ends the walk, too. */
+/* While MemLord samples a stack, the walk begins with the frame of the public function that the
+   host called, because MemLord's other functions need not keep frame pointers. A caller's frame
+   lies above the frame of the function that it called. The walk ends at a frame that does not lie
+   above the one before. So a cycle of frames ends the walk, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -6295,7 +6353,7 @@ typedef struct mli_out {
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total;    /* bytes that were written so far, with those that were cut */
+    size_t total;    /* bytes that were written so far, including those that were cut */
     size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
     int failed;      /* 1: `fn` has failed and is not called again */
@@ -6309,7 +6367,8 @@ MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number)
 
 /* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
-/* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
+/* Terminates the text in a buffer with a 0. Returns the full length of the text, including what was
+   cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
 /* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
@@ -6338,8 +6397,9 @@ MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
-   as it is. That holds for a sequence that is not well-formed by RFC 3629 (such as a surrogate),
-   for a control character, and for U+FFFD, by which mli_put_invalid_byte marks a byte. */
+   as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
+   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte marks
+   a byte with it. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
@@ -6352,14 +6412,14 @@ MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text);
 /* Writes a JSON string, or null if the text is NULL. */
 MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
 
-/* Writes a string into a line of text, cut after o->name_max characters. It writes `instead` for
-   the character `other`, unless that is 0. */
+/* Writes a string into a line of text, cut after o->name_max characters. Writes `instead` in place
+   of the character `other`, unless `other` is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead);
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site as "read_tensors loader.c:12". Writes its function and its file by `put`. */
+/* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -6378,8 +6438,9 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 /* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
-   before. The byte written last is still in the buffer, because a full buffer is flushed only when
+/* Writes JSON by a format string. If the format begins with a comma, and the last byte written is a
+   [ or {, leaves out the comma. Requires: if the format begins with a comma, something was written
+   before. The last byte written is still in the buffer, because a full buffer is flushed only when
    more text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
@@ -6573,7 +6634,7 @@ MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_digits(o, byte, 16, 2);
 }
 
-/* Returns 1 if a byte is a character of ASCII that JSON has as it is, also within HTML. */
+/* Returns 1 if a byte is an ASCII character that needs no escape in JSON, even within HTML. */
 static int mli_is_plain_json(unsigned char c) {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
 }
@@ -6702,9 +6763,9 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
    written as -.
-   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd is any
-   number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with %jd, and
-   for NaN with %g. */
+   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
+   any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with
+   %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -6905,10 +6966,10 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
-   formatted only if the logger receives its level, and no lock is held while the logger runs. Lock:
-   log, for the logger and the number of calls in it. memlord_logger_set waits until no call is in
-   the old logger. */
+/* Owns the logger, the function of the host that receives MemLord's messages. May use os/ and
+   base/text. Invariants: a debug line is formatted only if the logger receives messages of its
+   level, and no lock is held while the logger runs. Lock: MLI_RANK_LOG, for the logger and the
+   number of its calls in progress. memlord_logger_set waits until no call is in the old logger. */
 
 /* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
@@ -6976,7 +7037,8 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Subtracts from the counts the logger calls that the thread has begun since `before`. */
+/* Ends the logger calls that the thread has begun since `before`: takes them off the ledger's
+   counts of calls in progress. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
@@ -7072,7 +7134,8 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps only the logger calls that this thread is in, because the child has no other thread. */
+/* In a forked child, keeps only the logger calls that this thread is in, because the child has no
+   other thread. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -7113,8 +7176,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    /* If this thread is in the old logger, the other thread in this function may wait for it. So
-       this thread does not wait for the other. */
+    /* Another thread may be in this function, and may wait until this thread has left the old
+       logger. So if this thread is in the old logger, it does not wait for the other thread. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
@@ -7137,19 +7200,21 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory: regions from the allocator, cut into pieces. It may use os/ and
-   base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
-   so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
-   inside the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
+   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
+   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
+   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
+   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
-   functions that may call a malloc which the host has hooked. In between the thread is busy: its
-   generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
-   that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
-   the host, and the thread that holds that lock may call MemLord, too. So no call may rely on state
-   in the orphan record across an allocation. */
+   functions that may call a malloc which the host has hooked. In between the thread is busy:
+   mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
+   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
+   record of their own. A thread drops this lock while it is busy, because the allocator may wait
+   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
+   rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -7167,8 +7232,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
 /* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates a ledger and the states behind it, zeroed, in `size` bytes. Returns NULL if there is no
-   memory. */
+/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
+   NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
@@ -7181,7 +7246,7 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
    the last one. Regions are small, because a small region becomes free as a whole sooner than a
    large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size, because all shards of a ledger grow at about the same
+   merges with free neighbours of any size. All tables of a ledger's map grow at about the same
    time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
@@ -7302,8 +7367,8 @@ static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     return (char *)e + (size_t)first * MLI_PAGE;
 }
 
-/* Zeroes the first bytes of a run of pages. The system zeroes the others, which were never in
-   use. */
+/* Zeroes the first `dirty` bytes of a run of pages. The system zeroes the pages behind them, which
+   were never in use. */
 static void *mli_run_clear(void *run, size_t dirty, size_t size) {
     if (dirty < size) mli_pages_populate((char *)run + dirty, size - dirty);
     return memset(run, 0, dirty);
@@ -7400,8 +7465,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link in the list of regions that points to the region of a piece. The function walks
-   the list. */
+/* Walks the list of regions to the region that has a piece, and returns the pointer in the list
+   that points to this region. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -7428,9 +7493,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough, or NULL if there is none. It searches the first size
-   class that has such pieces. The result is the smallest of those among the first 16, or else the
-   first one after these. */
+/* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
+   class that has such pieces. Returns the smallest such piece among the first 16 of the class or,
+   if these have none, the first such piece after them. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -7463,8 +7528,8 @@ static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
 /* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
-   alignment of the block, and for the pointer to where it really starts. A block of the os
-   allocator needs neither. */
+   alignment of the block, and for a pointer to the start of the allocator's memory. A block of the
+   os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -7630,7 +7695,7 @@ MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
     return 1 / q;
 }
 
-/* The finalizer of splitmix64. */
+/* The function is the finalizer of the random number generator splitmix64. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
@@ -7660,12 +7725,13 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number, or NULL if it was not made yet. Any thread may call it. */
+/* Returns the record with a number, or NULL if it was not made yet. Any thread may call this
+   function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number, and makes its chunk if there is none. Returns NULL if there is
-   no memory. The release store pairs with the acquire load in mli_vector_at. Requires: the caller
-   is the only one that adds to the vector. */
+/* Returns the record with a number. If the chunk of the record is missing, makes it, in memory from
+   `grab`. Returns NULL if there is no memory. The release store pairs with the acquire load in
+   mli_vector_at. Requires: the caller is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
@@ -7673,8 +7739,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ------------------------------------------------------------------------ src/base/vectors.c -- */
 
-/* Returns the array of a vector, grown until it has room for `chunk`, or NULL if there is no
-   memory. Requires: the caller is the only writer of the vector. */
+/* Returns the array of a vector, grown until it has room for the chunk with the number `chunk`.
+   Returns NULL if there is no memory. Requires: the caller is the only writer of the vector. */
 static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
                                                     uint32_t chunk, mli_alloc_fn grab) {
     mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
@@ -8378,17 +8444,21 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. Also owns what else an alloc
-   looks up for an entry: the number (dev) of a device, and the number of the current mark. May use
-   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
-   table, and it counts its changes of the table before it leaves. bench/README.md has the
-   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
+/* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
+   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header
+   with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
+   a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
+   scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
+   the number (dev) of a device, and the number of the current mark. May use base/memory and
+   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
+   counts its changes of the table before it leaves. bench/README.md has the measurements that led
+   to this shape. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
 /* A block in the map. Its key is the storage that the host gave. A storage below 1 <<
-   MLI_HANDLE_BITS is a handle; any other is an address. The fields of the words, from the lowest
-   bit on:
+   MLI_HANDLE_BITS is a handle; any other is an address. A side record (books/parts) has what does
+   not fit here. The fields of the words, from the lowest bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record, plus 1
      birth   mark:26 | 0:1; if born in a scope or on a stream: number of the birth:26 | 1:1 */
@@ -8447,7 +8517,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     return word;
 }
 /* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
-   index. A device whose type or index has more bits gets the last element, which is always 0. */
+   index. If the type or the index of a device has more bits, returns the index of the last element,
+   which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -8463,7 +8534,7 @@ static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
 }
 
 /* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
-   can be read. */
+   is set, because other threads may read it from now on. */
 MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
 /* Returns the type of a device. The map finds a block by its storage and the type of its device. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
@@ -8486,7 +8557,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* the buckets of a window: the home and the 15 buckets after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
+                            after it */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -8615,8 +8687,7 @@ enum { /* mli_shard.state */
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
 static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
-/* Returns the shard of an address. A handle is mostly in another shard, which mli_shard_of
-   returns. */
+/* Returns the shard of a key that is an address. mli_shard_of also finds the shard of a handle. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -8665,8 +8736,7 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the
-   bucket. */
+/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -8795,8 +8865,9 @@ MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
-/* Calls fn for every entry of a shard until fn returns nonzero, and returns what fn returned last.
-   Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
+/* Calls fn for each entry of a shard until fn returns a value other than 0. Returns what fn
+   returned last, or 0 for a shard without entries. Requires: the caller holds the shard's lock, or
+   no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -8813,11 +8884,11 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
 
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
-   home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
-   shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
-   that another has returned. In a small ledger, which can spare the memory, the bound is 2 such
-   entries to 64 buckets, so that almost every entry is in its home. Requires: the caller is inside
-   the shard. */
+   home. Too many are 14, 22, 30 or 38 such entries for each 64 buckets. Which of these numbers
+   holds depends on the number of the shard, so that shards of equal blocks do not all grow at once.
+   One shard can then use the memory that another has returned. In a small ledger, which can spare
+   the memory, 2 such entries for each 64 buckets are too many, so that almost every entry is in its
+   home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
@@ -8915,8 +8986,9 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
 }
 
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
-    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger; spares
-                                                               it their locks */
+    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger have no
+                                                               table, so the function takes few
+                                                               locks there */
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
     if (s->stopped_state == MLI_SHARD_NEW) {
@@ -9113,17 +9185,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
-   thread runs a member, `level` includes the base of the thread's cell less the level at which the
-   member's span began. A base is at most the level of its cell. So `level` is at most the bytes
-   that all members have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and
-   `delta` are sums over the members that have left. */
+/* An invocation of a scope that was exported, so that other contexts (of threads or fibres) may
+   enter it, too. While a thread runs a context that is in the invocation, `level` includes the base
+   of the thread's cell, less the level at which the context's span began. The base is the published
+   part of a cell's level, and is at most that level. So `level` is at most the bytes that all
+   contexts have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and `delta`
+   are sums over the contexts that have left. */
 typedef struct mli_joint {
-    mli_lock lock;                  /* guards all members but token and began */
+    mli_lock lock;                  /* guards what follows, except for token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
-                                        invocation was adopted */
+    uint32_t members, over, adopted; /* the number of contexts in the invocation; 1 if the exporter
+                                        has left; 1 if another context has entered */
     uint64_t start, before, bytes, blocks; /* `start` and `before` are as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
@@ -9151,11 +9224,11 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
-   level, and at least the old level plus `above`, which was reached meanwhile. Both arguments are
-   signed. */
+   level, and to at least the old level plus `above`, which was reached meanwhile. `by` and `above`
+   are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
-   base of the thread's cell. */
+   base (published part) of the thread's cell. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
 /* ------------------------------------------------------------------------- src/books/spans.c -- */
@@ -9243,24 +9316,27 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
-   cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
-   enter or freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
-   published bytes, which never exceed the live bytes, or from levels that were live together.
-   Locks: the count lock, then the lock of a row. */
+   book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
+   the thread allocated less those it freed. To publish a cell is to add to its row what its level
+   has changed; the cell may hold back a part, at most a batch. The orphan record has the cells of
+   threads without a record. A dev is the number of a device, a phys a physical device, a shard a
+   part of the map, a span a scope that a thread is in. May use base/memory, books/threads,
+   books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above the true peak.
+   It is computed from published bytes, which never exceed the live bytes, or from levels that were
+   live together. Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record, which threads without a record share, any thread counts,
-   under the count lock. A thread that frees the block of another thread counts the free in its own
-   cell, so a level may be negative. Sums of levels are exact modulo 2^64.
+   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
+   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
+   levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
    below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
-   changed since the last one to the row's published bytes, less a part that the cell holds back,
-   and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So while
-   no thread is inside a shard, the published bytes of a row are at most the live bytes, and at
-   least these less a share for each cell. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). The thread decides from its cell alone whether to publish, because to
-   fetch a row that another thread has just written takes longer than the rest of a call. */
+   changed since the last one to the row's published bytes, except for a part that the cell holds
+   back, and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
+   at least these less a share for each cell. A reader of the peak adds the highs that are not yet
+   published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9297,9 +9373,9 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the member of a device's cell with the threshold for the next band check. The thread
-   requests the check at the free that brings `out` above the threshold, so 0 means the next free.
-   The member is freed_here, which otherwise only the cells of sites use. */
+/* Returns where a device's cell has the threshold for the next check of the device's bands. The
+   free that brings `out` above the threshold requests the check, so 0 means the next free. The
+   member is freed_here, which only the cells of sites need otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9328,14 +9404,14 @@ typedef struct mli_row {
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
-    mli_u64 sampled_peak;  /* of a device: the most published since its phys was sampled; signed */
+    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
     mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
                               a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
-                              row */
-    mli_cell *first;       /* the row's first cell, after a second cell has published its bytes and
-                              until the first publishes again; otherwise NULL */
+    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
+                              the device's row */
+    mli_cell *first;       /* the cell that published first, from the time when a second cell
+                              publishes until the first publishes again; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
@@ -9370,14 +9446,14 @@ typedef struct mli_sample_mark {
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* the balance of arena bytes, and the part under tags */
+    mli_u64 arena, arena_tagged;   /* arena bytes, taken less given back; the part with tags */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the mark of the sample being taken; under the phys lock, too */
-    struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
+    struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
@@ -9415,10 +9491,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If the last row was never published, makes that row again. Requires: the caller holds the
-   cold lock. */
+   memory. If mli_row_publish has not shown the last row, makes that row again. Requires: the caller
+   holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
-/* Publishes the row that was made last. Requires: the caller holds the cold lock. */
+/* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
@@ -9433,32 +9509,30 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets the time from which on a publication looks for a due snapshot; 0 means never. */
+/* Sets the time from which on a call that publishes a cell looks for a due snapshot; 0: never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
 
-/* Requests that the end of this call, or of the next call on the device, checks the device's bands.
-   May be called inside a shard. */
+/* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
 /* Returns how far the highest level of a cell since its last publication is above its base. If
-   another cell of the row has published since, takes the present level instead. Requires: the
-   caller holds the row's lock, if the ledger has a batch. */
+   another cell of the row has published since, uses the present level instead. Requires: the caller
+   holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. Does
-   nothing if another cell has published since this one did, because the published bytes may have
-   been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
+   another cell has published since this one did, does nothing: the published bytes may have been
+   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
-/* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
-   tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
-   that called free. */
+/* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
+   counts there, and counts freed_here and frees_here at the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
-    uint64_t word2;                  /* the rows of the site and the tag */
+    uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
@@ -9476,15 +9550,14 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. That happens while calls are in
-   progress, because a sum may then have some counts of a call and lack the others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. A sum b may exceed its sum a
+   while calls are in progress, because sums may then have some counts of a call and lack others. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
-/* Returns a part of a whole in percent. Is out of line, because processors without AVX-512 convert
-   a uint64_t in 40 bytes of code. */
+/* Returns a part of a whole in percent. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
 /* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
@@ -9509,7 +9582,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Keeps bytes out of a device's total `freed` that are counted now but ended before the reset. */
+/* Takes bytes off a device's total `freed`, because they were freed before the last reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
 /* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */
@@ -9611,15 +9684,16 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if the end of the call is to look for a due snapshot, because the host's clock may be
-   called only there. Without a batch every call publishes, and one publication in 64 looks. */
+/* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
+   only there, so with such a clock the time is not compared here. Without a batch every call
+   publishes, and only one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if a publication of `live` bytes has reached a bound of a
-   band, if the device's holders are to be noted again, or if a snapshot may be due. */
+/* Requests a check at the end of the call if it has work: the published bytes have reached a bound
+   of a band, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9627,8 +9701,8 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* Raises the innermost span of the calling thread to the `high` of the thread's cell. Returns the
-   thread, or NULL if it is in no scope or the cell is not its own. */
+/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of its
+   innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -9667,8 +9741,8 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
 }
 
 /* Counts a cell as one that publishes, before its first publication. The row's other cells then
-   have a smaller share, so it asks their threads to publish, except in a row of a site. Until the
-   first cell publishes again, it may hold back a whole batch, and row->first points to it. */
+   have a smaller share, so their threads are asked to publish, except in a row of a site. Until the
+   first cell publishes again, row->first points to it, because it may hold back a batch. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9684,7 +9758,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Sets the limit of a cell. Stores UINT64_MAX for 0, which marks a cell that never published. */
+/* Sets the limit of a cell. Stores a limit of 0 as UINT64_MAX: 0 marks an unpublished cell. */
 static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
@@ -9699,8 +9773,8 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 /* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
    then row->held has the bytes that the cell holds back, and publications of other cells count them
    in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
-   bytes plus 1. If the thread is in a free that has read `special` already, this free must publish,
-   too, because it lowers these bytes. So the cell's threshold for the next band check becomes 0. */
+   bytes plus 1. That thread may be in a free that has already read `special`. This free must
+   publish, too, because it lowers these bytes. So its next band check becomes due at once. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9710,7 +9784,7 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
 /* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
-   what mli_cell_limit_set does to a limit of 0. */
+   what mli_cell_limit_set does to a 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -9726,8 +9800,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
    afterwards, and raises the row's peak. The level can then rise by the margin, or fall by `hold`,
    before the next publication. So the row is locked about once for each half share that the level
-   rises or falls. With a batch of 0 every call publishes, by an atomic addition and without a
-   lock. */
+   rises or falls. With a batch of 0 every call publishes, by an atomic addition without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -9780,9 +9853,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes each of a thread's cells in a book that could hold back more than its share before it
-   reaches its limit. Also publishes a cell that is the only published one of its row, in case a
-   peak reset has asked for it. */
+/* Publishes each cell of a thread in a book that could hold back more than its share below its
+   limit. Also publishes a cell if no other cell of its row has published, because a peak reset may
+   have asked for that. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -9916,8 +9989,8 @@ typedef struct mli_cell_sums {
 } mli_cell_sums;
 
 /* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
-   `level` also pairs with the release stores of the calls that count. So a reader that finds the
-   level that a call stored also finds the counts of all earlier calls of that thread. */
+   `level` also pairs with the release stores of the calls that count: a reader of the level that a
+   call stored also finds the counts of all earlier calls of that thread. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -10129,19 +10202,22 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
 /* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index
-   from addresses to rows and records. A kept string is the ledger's copy of a string: there is one
-   copy of each text, and it lives until the ledger ends. May use base/memory and books/counters.
-   Invariant: a function whose name ends in _locked runs under the cold lock, and takes no memory
-   from the host. Lock: the cold lock. */
+   from addresses to rows and records. A row has the counters of a device, a site or a tag. A cell
+   is a thread's part of a row, and the orphan record has the cells of threads without a record. The
+   cold lock is a lock of the process, mli_process.cold_lock. A kept string is the ledger's copy of
+   a string: there is one copy of each text, and it lives until the ledger ends. May use base/memory
+   and books/counters. Invariant: a function whose name ends in _locked runs under the cold lock,
+   and takes no memory from the host. Lock: the cold lock. */
 
-/* A _locked function that lacks memory returns MLI_AGAIN or NULL. mli_cold_leave then drops the
-   lock, allocates, and lets the caller try again. stb_ds does not check its allocations and passes
-   no context to them. So before each put a table gets all the memory that the put can need. A table
-   frees its memory only when it ends. Arrays that a table has outgrown stay until then; together
-   they are smaller than its present arrays. */
+/* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
+   mli_cold_leave, which drops the lock and allocates the memory, and tries again. stb_ds does not
+   check its allocations and passes no context to them. So before a key is put in a table, the table
+   gets all the memory that the put can need. A table frees its memory only when it ends. The arrays
+   that it has outgrown stay until then; together they are smaller than its present arrays. */
 
 /* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
-   An item begins with its key, a char *. Items move when the table grows; none is removed. */
+   An item of the table begins with its key, a char *. Items move when the table grows, and are
+   never removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
@@ -10164,14 +10240,14 @@ typedef struct mli_dict {
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
 /* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
-   ledger, or the block that mli_cold_leave has allocated for this size. If there is neither, notes
-   the size for mli_cold_leave and returns NULL. */
+   ledger's own memory, or the block that mli_cold_leave has allocated for this size. If there is
+   neither, notes the size for mli_cold_leave and returns NULL. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
-/* Begins a cold call: takes the cold lock. */
+/* Takes the cold lock, for functions whose names end in _locked. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
+/* Drops the cold lock. If *result is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
    and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
    allocator fails, returns 0, and *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
@@ -10186,7 +10262,8 @@ MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
-/* Does what mli_name_locked does, takes the cold lock itself, and allocates if it must. */
+/* Does what mli_name_locked does, but takes the cold lock itself, and allocates if memory is
+   needed. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
 
 /* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
@@ -10194,13 +10271,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
-/* Returns the labels of the ledger, or NULL if there are none. */
+/* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
 #define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
                                   itself */
-#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth, the value its
-                                  number */
+#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
+                                  stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
 #define MLI_INDEX_CONTENT 254u /* in place of a dev: the key is a hash of a site's content */
 
@@ -10220,7 +10297,7 @@ MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t valu
 
 /* Adds a row, the orphan record's cell for the row, and the row's number in the index under `key`.
    Numbers start at 1; number 0 means no row. The release store of the row count publishes the row,
-   after all its members are set. The index gets the number after that. */
+   after all its members are set. Only then does the index get the row's number. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
@@ -10290,7 +10367,7 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that it is changing
+/* Allocates for stb_ds, from the first block of the table that stb_ds is changing
    (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
    the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
@@ -10400,9 +10477,9 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
     return 0;
 }
 
-/* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
-   and a string block, by the formula of stbds_stralloc. Returns -1 if there is no memory for it
-   yet, else 0. */
+/* Reserves the memory that stb_ds needs to put a key of this length in a table. That may be a
+   larger array, a larger index, and a string block, by the formula of stbds_stralloc. Returns -1 if
+   there is no memory for it yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -10430,7 +10507,7 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
 
 /* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
    Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key. (stb_ds may grow the index before it finds the key.) */
+   does not have the key, because stb_ds may grow the table before it finds the key. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -10608,9 +10685,10 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused.
-   The row count, the index and the map publish a dev only when all data of its device can be read.
-   Lock: the cold lock. */
+   devices. A row has the counters of a device. A poller is a thread that samples the capacity of
+   devices. A selector is a memlord_device that may name several devices. May use books/names and
+   books/counters. Invariants: a dev is never removed or reused. The row count, the index and the
+   map publish a dev only when all data of its device can be read. Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10618,7 +10696,8 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* By device type: 1 if its bytes are in main memory. All such types share one physical device. */
+/* For each device type: 1 if its bytes are in main memory. All such types share one physical
+   device. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
 /* Returns 1 if the argument names one device. */
@@ -10651,8 +10730,8 @@ MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
 /* Returns 1 if `polling` was set last. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
-/* Sets the device types that can have a strategy in force, one bit for each type. A new device of
-   such a type has its bands checked. */
+/* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
+   type. The bands of a new device of such a type are then checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
@@ -10712,8 +10791,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
 }
 
 /* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
-   there are already MEMLORD_MAX_DEVICES. Uses again a record that an earlier try has left because
-   it lacked memory. */
+   there are already MEMLORD_MAX_DEVICES. If an earlier try made the record and then found no memory
+   for the row, uses that record. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10874,19 +10953,23 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets.
-   May use books/names, books/devices and books/threads. Invariant: an account is read and changed
-   only under its lock, and only while it is open. A handle has the generation of its record.
-   Closing an account changes that generation, so a later call with the old handle finds no record.
-   Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each account has
-   a lock of its own (MLI_RANK_ACCOUNT). */
+/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
+   account counts the bytes that are charged to a user or a request of the host, and may have a
+   limit. A ticket reserves bytes for later allocs. The host knows an account or a ticket by an id.
+   A handle is the part of its record by which the record is found under this id. May use
+   books/names, books/devices and books/threads. Invariant: an account is read and changed only
+   under its lock, and only while it is open. Closing an account changes the generation of its
+   record, which is a part of the id. So a later call with the old id finds no record. Locks: the
+   cold lock (mli_process.cold_lock) guards the lists of closed records; each account has a lock of
+   its own (MLI_RANK_ACCOUNT). */
 
-/* The first member of the record that a ticket or an account names. The ticket or account is an id:
-   the number in the upper 32 bits, the generation in the lower 32. A closed record waits in a list
-   until it is opened again, under the next generation. Ledgers begin with different generations, so
-   that a ledger does not take the ticket of another ledger for its own. */
+/* The first member of the record of a ticket or an account. The id of the ticket or account has the
+   record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
+   in a list until it is opened again, under the next generation. Ledgers begin with different
+   generations, so that a ledger does not take the ticket of another ledger for its own. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* odd while the record is open, even while it is closed */
+    mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
+                                grows at each change */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
@@ -10907,22 +10990,26 @@ typedef struct mli_account_record {
    as zeros, so no id matches it. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a vector, and puts it in `list` under `lock`. */
+/* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
+   one more than the number of records in the vector. */
 MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Takes the cold lock, and returns a closed record of a list that this lock guards. If there is no
-   memory for a record, drops the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, and returns the first record of a list of closed records, which this lock
+   guards. If the list is empty, adds a record to it. If there is no memory for the record, drops
+   the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Opens the first record of a list, and returns the id of its ticket or account. Requires: the
-   caller holds the lock of the list and has filled in the record. */
+/* Removes the first record from a list of closed records, opens it, and returns the id of its
+   ticket or account. Requires: the caller holds the lock of the list and has filled in the
+   record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
-/* Closes a record, and puts it in a list. Requires: the caller holds the lock of the list. */
+/* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
+   the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
 /* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
@@ -10942,21 +11029,22 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Adds `bytes` to the bytes that tickets hold of an account. Returns 0, and adds nothing, if the
-   account's limit leaves no room for them. If the account is closed, returns 1 and adds nothing. */
+/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
+   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
+   returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
 /* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
    limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold `bytes` more once the calls in progress have ended. These
-   calls record blocks of `in_flight` bytes that tickets hold, so these bytes count twice until
-   then. */
+/* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
+   These calls are recording blocks whose bytes tickets hold. Their `in_flight` bytes count twice
+   until then: as held by a ticket and as charged by the block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
-/* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the
-   statistics of the account; its `bytes` include those that tickets hold. Requires: the caller
-   holds no lock. */
+/* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
+   *out gets the statistics of the account; its `bytes` include those that tickets hold. Requires:
+   the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
@@ -10964,9 +11052,9 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block to an account. The limit does not stop the charge, because the block
-   exists already. If the account is closed, or would have more than 2^48 bytes, charges nothing and
-   returns 0. */
+/* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
+   limit, because the block exists already. If the account is closed, or would have more than 2^48
+   bytes, charges nothing and returns 0. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
@@ -10985,7 +11073,8 @@ MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; changes under the cold lock */
+    mli_u32 count;             /* one more than the number of records; changes under the cold
+                                  lock */
     struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
@@ -11089,9 +11178,9 @@ static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds `bytes` to an account, if its own bytes and those that tickets hold are then at most `most`.
-   Otherwise adds nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it adds nothing, or if
-   the account is then over its limit. */
+/* Charges `bytes` to an account, if its charged bytes and those that tickets hold are then at most
+   `most` together. Otherwise charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
+   charges nothing, or if the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -11215,8 +11304,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork stops all shards, but a thread may charge an
-   account while it is outside of all shards. So a fork takes these locks, too. */
+/* Takes or drops the locks of all accounts. A fork waits until no thread changes the map of blocks.
+   Another thread may still be charging an account, so a fork takes these locks, too. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -11299,7 +11388,7 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) { /* several threads share the record, so it uses no account */
+    if (mli_is_orphan(lord, t)) { /* several threads share this record, so it charges no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
         t->now.account = account;
@@ -11325,17 +11414,21 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, and finds the rows that a call counts on. May use books/names,
-   books/counters and books/devices. Invariants: the record of a site lives until the ledger ends;
-   no function here allocates or takes a lock inside a shard. Locks: the cold lock.
-   memlord_sites_enable takes only the registry lock. */
+/* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
+   host's code: a struct that the host declares (memlord_site), or the return address of a call. A
+   row has the counters of a site or a tag on one device. A module is an executable or a library.
+   The index (books/names) finds a record or a row by an address. A birth is the mark, the scope and
+   the stream that a block began with. May use books/names, books/counters and books/devices.
+   Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
+   a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
+   lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
    for each device on which it is used. A struct of the host (memlord_site) that is new is compared
    by its content and its module, because the ledger may know the site by another struct. The site
    of a return address is known by its place, which is looked up when the address is first seen. The
-   index has the address only if the module stays loaded. For any other address each call asks which
-   module is there now, because dlclose tells nobody. */
+   index has a return address only if its module is never unloaded. For any other return address
+   each call asks which module is there now, because dlclose tells nobody. */
 
 /* A scope: a path of names. services/scopes has the totals. */
 typedef struct mli_scope_record {
@@ -11346,7 +11439,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
+                                     on */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
@@ -11360,9 +11454,9 @@ typedef struct mli_birth {
     uint32_t mark, scope; /* the numbers of the mark and of the scope; a scope of 0 means none */
 } mli_birth;
 
-/* What a site is made from: a file, a function and a line, and the module that has them. A line of
-   a header is one site of a module, however many files of the module include the header. In another
-   module the line is another site. */
+/* What a site is made from: a file, a function and a line, and the module whose code they name. A
+   line of a header is one site of a module, however many files of the module include the header. In
+   another module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
     const void *module; /* the module that has the struct, by mli_module_of; NULL if it is not
@@ -11377,8 +11471,8 @@ typedef struct mli_module {
     struct mli_module *next; /* the module that was seen before this one */
     mli_ptr same;            /* mli_module *: another module that was loaded at the same start
                                 address */
-    mli_image image;         /* its strings are kept strings; `id` may be read only as
-                                mli_module_has_id does */
+    mli_image image;         /* its strings are kept strings; only mli_module_has_id may read its
+                                `id` */
     const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
@@ -11412,8 +11506,8 @@ typedef struct mli_site_record {
                                 the site */
 } mli_site_record;
 
-/* Returns the module that was seen last, or NULL if there is none. Its `next` was seen before
-   it. */
+/* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
+   leads to the one seen before it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
@@ -11449,16 +11543,16 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
 /* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls it first. Requires: the caller holds
-   no lock of the ledger (see mli_place_function). */
+   of each module once. A caller that displays many sites calls this function first. Requires: the
+   caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
    first displayed, because the search reads all symbols of its module, which is too slow for a
    recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns what reports display of a site now, which changes when the symbol of the site's address
-   is found. Requires: the caller holds no lock of the ledger. */
+/* Returns what reports display now for a site. The result changes once the symbol of the site's
+   return address is found. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
 /* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
    *named, and is not kept. */
@@ -11797,9 +11891,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
-   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if the caller
-   has to get memory and then call again. */
+/* Makes a copy of `from` what reports display for a site from now on. Adds the copy to the index,
+   because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11836,7 +11930,7 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
     }
 }
 /* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Marks all of them as looked up, but does not take a site whose module is gone. */
+   many it took. Skips a site whose module is gone, but marks it as looked up, too. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -12049,29 +12143,30 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes, each with its site, and remembers which refusals were
-   logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
-   at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
-   mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
-   while a site is copied or the logger runs. */
+/* Owns the list of the host's mistakes (anomalies), each with its site. A site is a place in the
+   host's code. Also remembers which refusals were logged. A refusal is a call that ends with
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
+   base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
+   removes entries. A call without a mistake spends no time on the list. Locks: MLI_RANK_ANOMALIES
+   guards the list. No lock is held while a site is copied or the logger runs. */
 
 #define MLI_ANOMALIES 64 /* the most entries of the list */
 
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
-   allocator makes notes no site, because it runs inside another call, whose site is still
-   needed. */
+/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+   the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
+   whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` tells the site and
-   the tag of the block in question, in the format of mli_entry (without a side record); 0 means
-   that there is no block. Requires: the caller holds no lock but the orphan lock
-   (mli_threads_state). */
+   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` tells the
+   site and the tag of the block that the mistake concerns: it is the word2 of an mli_entry without
+   a side record. A `word2` of 0 means that the mistake concerns no block. Requires: the caller
+   holds no lock; only the orphan lock (mli_threads_state) may be held. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12098,9 +12193,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
    `site`. Logs the refusal if it is the first at that site, or the first with that result by the
-   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes.
-   Neither counts nor logs a call that the ledger's allocator makes. `fault` says what is wrong with
-   an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes. If
+   the ledger's own allocator makes the call, only returns r. `fault` says what is wrong with an
+   argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -12117,7 +12212,8 @@ typedef struct mli_anomaly {
                                   `born` */
     const memlord_site *given; /* the host's pointer to the site; it is compared but never
                                   followed */
-    const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
+    const memlord_site *site, *born; /* the ledger's copies of two sites: that of the mistake, and
+                                        that of the alloc of its block; NULL if there is no such
                                         site, or no memory for the copy */
     int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
@@ -12159,14 +12255,14 @@ static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int
     }
     return NULL;
 }
-/* Counts a mistake once more. */
+/* Counts a mistake that the list already has. */
 static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t now) {
     a->is.count++;
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Either is NULL
-   if the block has none. */
+/* Returns the site of a block and sets *tag to its tag, from the block's word2 in the map. Either
+   is NULL if the block has none. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -12176,9 +12272,10 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake once more if the list has it under the host's pointer to the present site.
-   Otherwise counts it as left out if the list is full. Returns 1 in both cases. Else returns 0, and
-   the caller copies the site. */
+/* Counts a mistake at the present site, if that needs no copy of the site. If the list has the
+   mistake under the host's pointer to the site, counts it there. If the list does not have it and
+   is full, counts it as left out. Returns 1 in both cases, and 0 if the caller has to copy the
+   site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -12256,8 +12353,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if all mistakes are
-   logged. */
+/* Copies to *out the first mistake that is not logged yet, and marks it as logged. Returns 0 if all
+   mistakes are logged. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -12273,8 +12370,7 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     return (int)i;
 }
 /* Logs a line such as "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at
-   main x.c:12; born at load y.c:3 [weights]". Refusals have a line of another form: see
-   mli_refusal_log. */
+   main x.c:12; born at load y.c:3 [weights]". mli_refusal_log writes the line of a refusal. */
 static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
@@ -12396,9 +12492,9 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 /* ------------------------------------------------------------------------- src/books/picks.h -- */
 
 /* Implements the table of picked blocks, which tells the stack of each block whose alloc was
-   sampled. Owns no state: the table is in the state of books/stacks. May use base/memory and
-   books/map. Invariant: a part of the table is at most three quarters full. Locks: MLI_RANK_STACKS,
-   one for each part. */
+   sampled. Owns no state: the table is in the state of books/stacks. A row of books/stacks has the
+   totals of a stack on a device. May use base/memory and books/map. Invariant: a part of the table
+   is at most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
 
 /* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
    that such an alloc is picked. The weight of the block is its bytes times `scale`. */
@@ -12417,7 +12513,8 @@ MLI_TABLE(const mli_pick mli_pick_none)
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
     size_t cap;    /* the number of entries in `at`, a power of 2, or 0 */
-    size_t count, reserved; /* entries in use; entries for blocks that calls are about to open */
+    size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
+                               blocks that they open */
     mli_pick *at;
     char pad[24];
 } mli_picks;
@@ -12430,8 +12527,8 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
-/* Returns the entry of a key and, if `remove` is 1, removes it. If the part does not have the key,
-   returns an entry with row 0. */
+/* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
+   not have the key, the copy has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
@@ -14079,16 +14176,19 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
-/* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
-   and books/counters. Invariant: a ledger has one ring, from the first memlord_events_start until
-   the ledger ends. Lock: the registry lock, to install the ring. Events are written and read
-   without a lock. */
+/* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
+   ledger's clock. An event names its site, tag or stack by the number of a row, the counters of one
+   of these on a device. May use books/threads, books/sites, books/stacks and books/counters.
+   Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
+   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
-   it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
-   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
+   it alone. So two threads write to the same word only when one of them gets a sub-buffer. A reader
+   copies an event, and then checks that the event's sub-buffer was not given out again
+   meanwhile. */
 
-/* An event in the ring. It names the row of its site, or the row of a stack, which tells the site.
+/* An event in the ring. It has the row of its site, or that of its stack; a row of a stack names
+   the site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
      stream  the stream of the block; 0 means none */
@@ -14128,8 +14228,8 @@ typedef struct mli_ring {
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
-   the ledger grows older. */
+/* What converts stamps to nanoseconds. The rate is the mean since create, so it becomes more
+   precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
@@ -14146,8 +14246,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
    sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits; `bytes` may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and
-   counted. */
+   bits; If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
+   site. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14198,7 +14298,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
    sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns what is wrong with the event settings of a description, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
@@ -14239,7 +14339,7 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that a sub-buffer still holds. Makes one addition for each run of
+/* Counts as lost the events that a sub-buffer still holds. Makes one addition for consecutive
    events of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
@@ -14308,7 +14408,7 @@ static void mli_ring_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows) {
     const mli_ring *ring = mli_ring_of(lord);
-    if (ring) /* a thread may see the alert before it sees the ring */
+    if (ring) /* a thread may see MLI_ALERT_EVENTS before it sees the ring */
         ring->write(lord, t, kind, dev, storage, bytes, rows);
     else
         mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -14555,15 +14655,18 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
-   for. A pending block was freed, and ends when its fences are done. May use base/memory,
-   books/devices and books/threads. Invariant: only one thread at a time, the asker of a fence,
-   calls the fence's `done` and `drop`, and it holds no lock then. Lock: MLI_RANK_FENCES. A thread
-   may take this lock inside a shard, and enters no shard while it holds the lock. */
+   for. A fence tells, by its function `done`, whether a device has finished its work with a block.
+   A pending block was freed, and ends when its fences are done. To drop a fence is to call its
+   `drop`, after which the ledger no longer uses it. A dev is the number of a device, and a shard a
+   part of the map of blocks. May use base/memory, books/devices and books/threads. Invariant: only
+   one thread at a time, the asker of a fence, calls the fence's `done` and `drop`, and it holds no
+   lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard
+   while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls that found queues of the type; some calls may not be counted */
+    mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
     mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
@@ -14586,13 +14689,14 @@ typedef struct mli_queue {
     uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
-    uint32_t rest;  /* how many calls leave the queue alone after a "not done" */
+    uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
+                       done" */
     uint32_t due;   /* from this number of calls on, a call asks the first fence again */
 } mli_queue;
 
-/* A fence that the host passed in. `sibling` and `serial` belong to the thread that holds the side
-   record of the block. The fences lock guards the other members. A record is used again and never
-   freed, so that a fork and the end of the ledger find every fence in one list. */
+/* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the
+   block's side record (books/parts). The fences lock guards the other members. A record is used
+   again and never freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record that was made before this one */
@@ -14652,8 +14756,8 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 /* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has got other fences. A fence that has
-   an asker is dropped by its asker. The others are dropped at the end of this call or a later one.
+/* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
+   an asker, the asker drops it. The end of this public call or of a later one drops the others.
    Does nothing if f is NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
@@ -14918,7 +15022,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs that function
+                                                                    drops them */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -14975,9 +15080,13 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 /* ------------------------------------------------------------------------ src/books/probes.h -- */
 
 /* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
-   looks into the buckets after the home. Owns no state. May use books/map. Invariant: a thread
-   waits only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in
-   a shared shard. */
+   looks into the buckets after the home. Owns no state. The map has parts, the shards, and a shard
+   has a table of buckets. A bucket has slots for entries, and a header that tells which slots are
+   in use. The home of a key is the bucket where its search begins. The window of a key has the
+   buckets that may have it: the home and up to 15 after it. The overflow counts of a bucket say how
+   many entries have passed it because it was full. May use books/map. Invariant: a thread waits
+   only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a
+   shared shard. */
 
 /* A thread probes while it is inside the shard, or under the shard's lock while the shard is
    stopped. Probing changes no entry. The probe notes the slot and the header to store, and
@@ -15008,13 +15117,14 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
    home if the shard is shared. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
-   finds the key. Otherwise stops where no later bucket can have the key, but with `want_room` not
-   before it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
-   used. Returns 0, or -1 if another thread holds the lock of a later bucket. The caller must then
-   leave the shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
+   finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
+   on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket. The
+   caller must then leave the shard. A thread waits only for the lock of a home, so waiting threads
+   form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
-/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
+/* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
 /* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
    overwrite the words of the entry. Requires: probe->entry is not NULL. */
@@ -15105,10 +15215,11 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     }
 }
 
-/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
-   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
-   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
-   shard. The release store pairs with the acquire in mli_bucket_try. */
+/* Stores what a probe changes, and unlocks the probe's buckets. `by` is 1 for an insert, -1 for an
+   erase, and 0 for no change. If `by` is not 0, stores the header of the slot's bucket. If that
+   bucket is not the home, adds `by` to the shard's `displaced` and to the overflow counts of the
+   buckets before it. The release store, which unlocks a bucket, pairs with the acquire in
+   mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -15197,10 +15308,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
 /* Owns the side records and the parts of blocks. A side record has the facts of a block for which
-   its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
-   a side record belongs to the thread that holds its entry, because this thread is inside a shard
-   of its own or has locked the entry's bucket; parts lie in their storage and do not overlap.
-   Locks: those of the map. */
+   its entry in the map has no room; the entry's word2 then points to the record, which has the
+   entry's own word2. A part is a range of the bytes of a block, with a description. A shard is a
+   part of the map. A probe finds an entry in a shard, and no other thread changes the entry until
+   the probe ends. A pending block was freed, and waits for its fences. May use books/map,
+   books/accounts and base/memory. Invariants: a side record belongs to the thread that holds its
+   entry, because this thread is inside a shard of its own or has locked the entry's bucket; parts
+   lie in their storage and do not overlap. Locks: those of the map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15223,15 +15337,16 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
+   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
 /* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the rows and the birth of an entry, from its word2 or from its side record. */
+/* Returns the word2 that an entry would have without a side record. It has the numbers of the
+   block's site, tag and birth (mark, scope and stream). */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
@@ -15245,8 +15360,8 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
-/* Finds a key and returns its entry, or NULL if the key is dead or its block is pending. In either
-   case the caller calls mli_probe_leave. */
+/* Finds a key and returns its entry. Returns NULL if the map does not have the key, or if its block
+   is pending. In every case the caller calls mli_probe_leave. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
@@ -15254,7 +15369,7 @@ static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t 
 }
 
 /* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
-   key is dead, or if its block has no side record. In either case the caller calls
+   map does not have the key, or if its block has no side record. In every case the caller calls
    mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
@@ -15262,13 +15377,13 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
 
 /* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
    the record only if one more reference would need it. If the result is E_UNKNOWN or E_NOMEM, the
-   function has left the shard. It allocates the record between two probes, because nothing may be
+   probe has ended. The function allocates the record between two probes, because nothing may be
    allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
 
-/* Copies a description; *out has the ledger's copies of its strings. */
+/* Copies a description to *out, with the ledger's own copies of its strings. */
 MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
                                                   memlord_meta *out);
 
@@ -15407,7 +15522,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
-   larger. Returns MLI_AGAIN if the array is full and *spare is no larger. */
+   larger. If *spare is no larger, returns MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps
+   another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -15632,11 +15748,15 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
-   which the ledger had no memory to record. May use books/. Invariant: a call makes the counters of
-   a block (rows and cells) before it enters a shard, a part of the map, because a thread inside a
-   shard may not allocate. Inside the shard it changes the map and counts the change, so that no
-   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
-   cold lock, for a new route. */
+   which the ledger had no memory to record. The map has an entry for each block: its key (the
+   storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
+   stream). A block with further facts has a side record, to which its word2 then points. A probe
+   finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
+   number of a device. May use books/. Invariant: a call makes the counters of a block before it
+   enters a shard, a part of the map, because a thread inside a shard may not allocate. The counters
+   are the rows of the block's device, site and tag, and the thread's cell of each row. Inside the
+   shard the call changes the map and counts the change, so that no fork finds a block half counted.
+   Locks: those of the map; the fences lock, inside a shard; the cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15645,28 +15765,28 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that the word2 of a map entry points to, if there is one, and the parts in
-   it. Detaches its fences, and takes the bytes of the block off the account that they were charged
-   to. */
+/* Frees the side record that the word2 of a map entry points to, if there is one, and the block's
+   parts (described ranges of its bytes), which it has. Detaches its fences, and takes the bytes of
+   the block off the account that they were charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the change of counters (mli_row_delta) that counts a block as opened. */
+/* Returns the delta, a change of counters, that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the change of counters (mli_row_delta) that counts a block as closed. */
+/* Returns the delta, a change of counters, that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the thread's counters (cells) to which n deltas will be added. Requires: the caller is not
-   inside a shard, because the function may allocate. */
+/* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
+   because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that called free, wherever the block was allocated. Requires: the
+/* Counts a free at `site`, the site of the free, whatever the site of the block is. Requires: the
    caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half the range of
-   an int64. Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to
-   be live to reach 2^62. */
+/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half of the
+   largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if 2^30
+   of them are live. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15691,14 +15811,14 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if a free of an unknown storage matches a dropped alloc. The ledger expected that free,
-   and no longer expects it afterwards. */
+/* Returns 1 if a free of an unknown storage matches a dropped alloc. Each dropped alloc matches one
+   free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Counts a dropped alloc: one that failed with the error r, because the ledger had no memory to
-   record it, or no room for its device. If its device could not be added, counts the alloc for the
-   ledger as a whole. A later free of that storage is expected, and is then no unknown free: see
-   mli_drop_match. Counts nothing if r is any other error. Returns r. */
+   record it, or no room for its device. If the device could not be added, counts the alloc for the
+   ledger as a whole. A later free of the storage is then expected, and does not count as an unknown
+   free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
@@ -15716,28 +15836,29 @@ enum { /* what the map has under a key */
     MLI_KEY_USED     /* the block is live, and has fences (memlord_block_use) */
 };
 
-/* Returns what the map has under a key, as MLI_KEY_... Unless that is MLI_KEY_DEAD, *e gets the
-   entry, with the word2 that it would have without a side record. */
+/* Returns what the map has under a key, as MLI_KEY_... If the map has an entry, *e gets a copy of
+   it, with the word2 that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was meant to end the storage. An unknown storage then counts as an
-   unknown free. */
+   `ends` is 1 if the call was to free the storage. If the storage is not live, the call then counts
+   as an unknown free. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block. If the entry has no room for the count, adds a side record
-   first. */
+/* Adds a reference to a live block. If the entry has no room for the number of references, adds a
+   side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends, because its free was not recorded or its fences are
-                          not done */
-    MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
-    MLI_PUT_HOLD = 2   /* a bit to add to either of these: if an old block would end, it stays, and
-                          the call puts no entry */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
+                          done */
+    MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
+                          ends */
+    MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
+                          stays, and mli_entry_put puts no entry */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -15759,40 +15880,40 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
-   the side record. With `undo` takes back the counts of the alloc instead, as if the block had
-   never been opened. */
+   the side record. With `undo` takes back the counts of the alloc instead of counting the end, as
+   if the block had never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
-/* Undoes the open of a block of `bytes` by this thread, unless another thread has ended the block
-   or replaced it by one of another size. */
+/* Undoes the opening of a block of `bytes` by this thread. Does nothing if another thread has ended
+   the block, or has replaced it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
 /* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
-   fence. Returns the first fence; the other fences are its siblings. Requires: the caller is inside
-   the shard, and the block has a side record. */
+   fence whether it is done. Returns the block's first fence; its `sibling` is the next one.
+   Requires: the caller is inside the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
 /* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
    freed block, with the word2 that it would have without a side record. If no block was freed,
-   gone->key is 0. A block whose uses memlord_block_use has recorded becomes pending. *chain then
-   gets its first fence, and the caller asks the fences after this call, outside the shard. */
+   gone->key is 0. A block with fences (memlord_block_use) is not ended, but becomes pending. *chain
+   then gets its first fence, and the caller asks the fences after this call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the sampled call stack of the block. The totals of that stack include the block's
-   bytes until mli_pick_off subtracts them. */
+   *pick gets the call stack of the block's alloc, if that was sampled. The totals of that stack
+   include the block's bytes until mli_pick_off subtracts them. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
-   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The rows
-   in the result are rows of `dev`. Requires: the caller is not inside a shard, and `word2` is that
-   of an entry without a side record. */
+   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
+   has the numbers of the rows that the site and the tag have on `dev`. Requires: the caller is not
+   inside a shard, and `word2` is that of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -15800,22 +15921,23 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 /* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the site, the tag and the birth (mark, scope and stream) of a block in its entry, or in its
-   side record if it has one. Requires: the entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
+   `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
+   entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change. With
-   `moves` the change counts as the end of one block and the open of another, else as a change of
-   size. *rows gets the word2 that the entry would have without a side record. The caller cannot
-   read that from the side record, which another thread may free once the block is on the map. If
-   the map has no room, ends the block with its old bytes, and counts a dropped alloc of the new
-   ones. */
+/* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
+   counts the change. With `moves` the change counts as the end of one block and the begin of
+   another, else as a change of size. *rows gets the word2 that the entry would have without a side
+   record. The caller cannot read that from the side record, which another thread may free once the
+   block is on the map. If the map has no room, ends the block with its old bytes, and counts a
+   dropped alloc of the new ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, or NULL if there is none. The `next` of each route is the
-   route that was made before it. */
+/* Returns the route that was made last, or NULL if there is none. The member `next` of a route
+   leads to the one made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
    memory. Requires: the caller is not inside a shard. */
@@ -15824,13 +15946,14 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
    counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
-/* Makes room in the map for a key. A later insert of the key fails only if another thread takes
-   that room. */
+/* Makes room in the map for a key, so that a later insert of the key finds a vacant slot unless
+   another thread takes it. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
 /* Moves a block to another device, key or size, and counts the move. The block keeps its side
-   record. If the block has none, and the move will charge it to an account, adds one first. */
+   record. If it has no side record and the move will charge it to an account, adds a side record
+   first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -15877,8 +16000,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. Takes the bytes of a pending block off the statistic `pending`. If the
-   block was freed before the last reset, does not count its bytes as freed since then. */
+/* Counts the end of a block. If the block was pending, takes its bytes off the statistic `pending`.
+   If it was freed before the last reset, does not count its bytes as freed since the reset. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -15922,8 +16045,8 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. The call has kept
-   the facts there until it had left the shard and dropped its locks. */
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. A call keeps these
+   facts in the note, because it logs only after it has left the shard and dropped its locks. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -15964,10 +16087,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
-   of such a key is expected, so it does not count as unknown. dropped_keys has few places, and
-   there is no memory for more. A dropped alloc that finds no place is counted for its device
-   type. */
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
+   that key is expected, so it does not count as an unknown free. dropped_keys has few places,
+   because there was no memory for the alloc. An alloc that finds no place there is only counted,
+   for its device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -16060,7 +16183,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Takes one reference off the count of an entry. */
+/* Takes one reference off a block. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -16069,8 +16192,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds one to the references of an entry. Returns 0, and adds none, if the count needs a side
-   record first. */
+/* Adds one reference to a block. If the number of references needs a side record first, adds none
+   and returns 0. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -16099,9 +16222,9 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
-   is already in the slot ends. If that block was live, its free was never recorded, so this counts
-   as an implicit free. */
+/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. If an older
+   block is in the slot, that block ends. If the older block was live, its free was never recorded,
+   so its end counts as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -16121,8 +16244,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table keeps its size, so that calls are slower but still
-                    exact */
+    if (crowded) /* if there is no memory, the table keeps its size: calls are then slower, but
+                    still exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16165,8 +16288,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to an account, which mli_block_open chooses by `account`. Makes the side
-   record that holds the charge. Returns 0 if there is no memory for that record. */
+/* Charges a new block to the account that `account` means for mli_block_open, if to any. Makes the
+   side record that notes the charge. Returns 0 if there is no memory for that record, else 1. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -16273,7 +16396,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     return MEMLORD_OK;
 }
 
-/* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
+/* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick) {
@@ -16471,14 +16594,16 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
 /* Gives a block a description or another tag. Owns no state: books/parts has the description, and
-   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
-   map. */
+   the block's entry in the map has the tag. A row has the counters of a tag on a device. A cell has
+   a thread's part of a row, and the orphan record has the cells for threads without a record. A
+   shard is a part of the map. May use books/parts and books/blocks. Locks: those of the map. */
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
 /* Gives a live block another tag, which is a kept string, or no tag if it is NULL. The row of the
-   tag depends on the block's device, and cannot be added inside a shard. So the function looks for
-   the device first, and starts again if the block has moved to another device meanwhile. */
+   tag depends on the block's device, and cannot be added inside a shard. So the function first
+   looks up the device, then adds the row, and then enters the shard. If the block has moved to
+   another device meanwhile, starts again. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -16548,18 +16673,22 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys) and the reservations. Tells the live bytes of a phys and the
-   devices that share it. A ticket is the handle of a reservation. services/room takes the samples
-   of a phys, and opens reservations, because services/room can explain why one is refused. May use
-   books/devices, books/counters and books/accounts. Invariant: a device changes from one phys to
-   another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two
-   of them only under the cold lock. */
+/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
+   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
+   allocs, and a ticket is its id. An alloc draws on a ticket: its bytes come off the ticket once
+   the alloc is recorded, and are in flight until then. A dev is the number of a device. A row has
+   the counters of a device. Each thread counts in a cell of its own, and publishes the cell to the
+   row up to a batch of bytes late. services/room takes the samples of a phys, and opens
+   reservations, because services/room can explain why one is refused. May use books/devices,
+   books/counters and books/accounts. Invariant: a device changes from one phys to another only
+   under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two of them only
+   under the cold lock. */
 
 /* Returns the phys of a device. The acquire load pairs with the release store in
    mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
 /* Locks the phys of a device, and returns the phys. While the function waits for the lock,
-   memlord_device_share may assign another phys, so the function compares again under the lock. */
+   memlord_device_share may assign another phys, so the function looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
 /* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
@@ -16582,25 +16711,25 @@ MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 /* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Returns the bytes in use at a phys now, which are at least *held. *held gets the bytes that the
-   ledger's devices hold there. If no sample is known, returns *held. Requires: the caller holds the
-   phys lock. */
+/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns the bytes that all
+   programs use there now, which are at least *held. If no sample is known, returns *held. Requires:
+   the caller holds the phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
 /* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
-   that neighbours hold there. */
+   that neighbours (ledgers of other processes) hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. These two locks have no order, so a
-   thread may hold two of them only while it holds the cold lock, as this function does. A fork,
-   which takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old
-   phys has bytes of tickets, which may be for this device, or if other devices are at the device's
-   own phys. */
+/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
+   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys
+   has bytes of tickets, which may be for this device, or if other devices are at the device's own
+   phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
 
-/* Returns phys i, from 0 to the number of devices, or NULL if the device with dev i is at another
-   phys. */
+/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
+   NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
 /* Returns a NaN. */
@@ -16620,14 +16749,16 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
    numbers cannot overflow. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
 
-/* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
-   the caller holds the phys lock. */
+/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
+   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
+   lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. A cell has
-   allocated its `level` plus its `out`, and a call writes `out` before `level`. So the sum of both
-   is an upper bound if a reader loads `out` after `level`, as with `high`. It is a lower bound if
-   the reader loads `out` before `level`. */
+/* Returns the bytes that all threads have allocated on a device or, without `allocated`, have freed
+   there. A cell has the bytes freed in `out`, and the bytes allocated as the sum of `level` and
+   `out`. A call writes `out` before `level`. With `high` the function loads `out` after `level`, so
+   that the sum is an upper bound. Without `high` it loads `out` first, and the sum is a lower
+   bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
@@ -16636,14 +16767,14 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and is one of the physical device of `device`. */
+/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that tickets cover: either the ticket that the request names, or the
-   tickets of its thread. When the request opens its own ticket, the covered bytes move to that
-   ticket, so that no alloc can draw them while the request tries. At the end of the request the
-   bytes that it has not used move back. */
+/* The bytes of a request (memlord_alloc_retry) that tickets cover. The tickets are the one that the
+   request names or, if it names none, those of its thread. The request opens a ticket of its own,
+   and the covered bytes move to that ticket, so that no other alloc draws them while the request
+   tries. At the end of the request the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
     uint64_t held;  /* the part of these bytes that the account of the request holds already */
@@ -16651,8 +16782,9 @@ typedef struct mli_cover {
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to the tickets that are still open. Sets
-   cover->bytes to the number of bytes that it moved. */
+/* Moves the covered bytes that a request has not used back to their tickets, if these are still
+   open. `request` is the request's own ticket. Sets cover->bytes to the number of bytes that it
+   moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
@@ -16660,8 +16792,10 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* an account that holds the bytes, too; 0 means none */
-    memlord_ticket named;    /* the ticket that covers a request; 0 means those of the thread */
-    mli_cover *cover;        /* gets the cover of a request; NULL if this is no request */
+    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
+                                of its thread may */
+    mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
+                                reserves */
 } mli_reserve;
 /* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
    thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
@@ -16673,8 +16807,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches no ticket to the orphan
-   record, which many threads share. */
+   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
+   orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
 /* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
@@ -16693,10 +16827,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
-   alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
-   each alloc would have bytes that count both as live and as reserved. If `recorded` is 0, takes
-   nothing off. In either case the bytes are no longer in flight. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So
+   bytes that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved.
+   If `recorded` is 0, takes nothing off. In either case the bytes are no longer in flight. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -16706,7 +16839,7 @@ MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* one more than there are reservations; changes under the cold
+    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
                                   lock */
 };
 
@@ -16756,7 +16889,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
+   The figure is `used` of the latest sample, plus what the ledger's devices have grown since. So a
    thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
@@ -16982,7 +17115,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns ticket i of these, or NULL if it is not open at the physical device. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
+   another phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -17024,8 +17158,8 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
 /* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
-   tickets. Takes none off the request's own account, which holds all bytes of the request already.
-   Requires: the caller has held the phys lock since mli_cover_plan. */
+   tickets. Takes no bytes off the request's own account, which holds all bytes of the request
+   already. Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -17054,8 +17188,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes that no ticket covers, both at the physical device and at the account. Returns
-   1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try again. */
+/* Reserves the bytes of a request that no ticket covers, both at the physical device and at the
+   account. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try
+   again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -17224,20 +17359,21 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
-/* Walks the blocks of the map, and lists the k largest. Owns no state. May use books/map and
-   books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
-   Locks: those of the map. */
+/* Walks the blocks of the map, and lists the k largest. Owns no state. The map has an entry for
+   each block. A shard is a part of the map. While a shard is paused, no other thread uses it. May
+   use books/map and books/blocks. Invariant: host code gets copies of blocks, and runs while no
+   shard is paused. Locks: those of the map. */
 
-/* Copies a block for the host. The copy has the site as it is displayed now; the site of a return
-   address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
-   is a copy without a side record. */
+/* Copies a block for the host. The copy has the site as reports display it now; a site that is
+   known by a return address may have no names yet. Requires: the caller is inside the shard, or has
+   paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* A function that is called for each block of a paused shard that matches a query. If it returns a
    value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
-/* Selects the blocks that a walk over the map visits. */
+/* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
@@ -17276,9 +17412,10 @@ typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
-/* Keeps a block if it is one of the k largest so far. */
+/* A mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
-/* Sorts the heap in place, the largest block first, and resolves the sites. Returns the count. */
+/* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
+   the count. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */
@@ -17366,9 +17503,10 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 }
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
-/* Splits a query into parts, and returns 1, if a shard has more matches than may be copied at once.
-   That happens where small blocks lie close together. The hash of a block's key decides which part
-   the block is in. So each block is listed once, even if the table changes between the walks. */
+/* If a shard has more matches than may be copied at once, splits the query into parts and returns
+   1. A shard has so many where small blocks lie close together. The hash of a block's key decides
+   which part the block is in. So each block is listed once, even if the table changes between the
+   walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
@@ -17479,7 +17617,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block that is left to the end of the
+    for (n = top->count; n > 1;) { /* moves the smallest block that is left in the heap behind the
                                       heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
@@ -17565,16 +17703,16 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 
 /* ------------------------------------------------------------------ src/books/stack_totals.h -- */
 
-/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. May use
-   books/stacks and books/counters. Takes no lock. */
+/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. A row has the
+   totals of one stack on one device. May use books/stacks and books/counters. Takes no lock. */
 
-/* The totals of a row at one moment. `error` is the square root of the variance. */
+/* The totals of a row at one moment. `error` is the standard deviation of the estimate `live`. */
 typedef struct mli_stack_totals {
     uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
     double allocs;
 } mli_stack_totals;
 
-/* Returns the totals of a row. Of an alloc in progress they may have a part. */
+/* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
 /* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
    peak of its device. */
@@ -17622,21 +17760,22 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 /* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
    A fence has two functions of the host. `done` tells whether a device has finished with the block;
    to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
-   the same queue are done in order. Owns no state. May use books/. Invariants: a pending block
-   stays in the map until its last fence is done; only the thread that asks a fence calls its
+   the same queue are done in order. A side record has the facts of a block for which its entry in
+   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
+   block stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record (what an entry has no room for) has a serial. When the
-   last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
-   slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
-   may end further blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end
-   gets 0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
-   fence (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. When the last fence of a block is done,
+   the block ends, and its end calls mli_call_end like any call. The slow function behind
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
+   then asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
 /* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
    that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. A thread without the system's barrier always takes the slow function, which
-   has a barrier. */
+   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+   function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -17668,7 +17807,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
+/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
    device type. If `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
@@ -17713,8 +17852,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
-                                               references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
+                                               the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -17770,7 +17909,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* if a block still has the fence, the block frees it */
+    f->asker = NULL; /* if a block still has the fence, the end of the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -18646,8 +18785,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
-   placeholder meanwhile. */
+/* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
+   or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -18855,8 +18994,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Cleared, because the debug line of a later call would otherwise count this free
-               again. */
+            /* The note is cleared, because the debug line of a later call would otherwise count
+               this free again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -19072,7 +19211,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* free_begin logged the free */
+    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
     mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
@@ -19110,7 +19249,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route from one device to the other, and on the device that it goes to. */
+/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
+   device that the copy goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19424,8 +19564,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in `special` ask for them. Looks only in the thread's record and its cache.
-   Returns 0 if one of these is missing there, or if the stack of this alloc is to be sampled. */
+   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
+   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
+   sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19631,8 +19772,8 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since the call began. The next call serves these
-       bits. */
+    /* Other threads may have set further bits of this mask since the call began. The thread's next
+       call serves these bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -19666,24 +19807,28 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
-   from the first export until its last member has left. A member is a context that is in the
-   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
-   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
-   each record, also inside a shard; cold, to open and to close a record. */
+/* Owns the invocations of scopes that several contexts share. An invocation is one run of a scope,
+   from its begin to its end. A context has the open scopes of a thread or of a fibre; each of them
+   is a span. A shared invocation has a record, from the first export until its last member has
+   left. A member is a context that is in the invocation: the one that exported it, and those that
+   adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
+   allocated less those it freed. May use books/. Invariants: those of mli_joint. Locks: joint
+   (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
+   record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t start, stamps; /* when the invocation began; how long it lasted; both by the clock of
+                               mli_stamp_now */
     uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
                                blocks; both are signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
-    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
-                               none */
+    uint64_t shapes;        /* address of the ledger's copy of the text of memlord_scope_shapes_set;
+                               0: the host gave none */
 } mli_scope_run;
 
-/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+/* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
@@ -19693,23 +19838,23 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell (the published part of its level), which
-   publications change. Once it has left, it adds the level of its cell, which no longer changes.
-   `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the thread, or the
-   thread has ended. */
+   in the invocation, it adds the base of its cell: the part of the level that it has published.
+   Once it has left, its whole level at that moment stays added. `enter` is 1 if the thread enters,
+   and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
 /* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
    the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
    Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted, and its deltas on each device are added to `sums`, unless `sums` is NULL. */
+   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
+   NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span, whose context goes on there, as a member. Returns 1 if the span
-   is the first member of its invocation. */
+/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
+   is the first member that is counted for its invocation. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -19805,8 +19950,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
-                             count */
+    if (held && !enter) { /* this publishes the cell, so the highest levels that other cells had
+                             before no longer count */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }
@@ -19889,17 +20034,20 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns the scopes, and each thread's totals in each scope (a thread scope). May use books/.
-   Invariants: a scope or a thread scope is never removed; the totals of a scope come from the
-   thread's own counters, so a call that counts does nothing for scopes. Lock: cold, to make a scope
-   or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
+   of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
+   the bytes that the thread allocated less those it freed, and its high is the highest level since
+   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
+   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
+   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
+   cold, to make a scope or a thread scope. */
 
-/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
-   An invocation is a scope from its begin to its end. Only the thread itself writes its thread
-   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
-   how the levels of a thread's cells change, while the span's context is in that thread. A span
-   that ends on another thread than it began on adds to the thread scope of the thread that ends it.
-   A context that adopts a scope has a span of its own in it. */
+/* Only the thread itself writes its thread scopes and the spans of the context that it is in;
+   readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
+   the span's context is in that thread. A span that ends on another thread than it began on adds to
+   the thread scope of the thread that ends it. A context that adopts a scope has a span of its own
+   in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -19916,8 +20064,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
-                                                ended span changed the thread's level; signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
+                                                 each ended span changed the thread's level;
+                                                 signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -19931,8 +20080,8 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
 /* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
-   resumes those of the context that it has entered. Between the two the levels of the spans count
-   from 0. Requires: the context has scopes. */
+   resumes those of the context that it has entered. Between the two, the spans are independent of
+   the levels of any thread. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
@@ -19940,21 +20089,22 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
-   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
+   the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: adds the invocations that a context is in to the running invocations. */
+/* In a forked child: counts the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
-/* Returns the length of a name. A longer name than MLI_SCOPE_NAME bytes is cut between two UTF-8
-   characters, so that at most MLI_SCOPE_NAME bytes are left. */
+/* Returns the length of a name, cut to at most MLI_SCOPE_NAME bytes between two UTF-8
+   characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
-   unless `devices` is NULL. A thread scope of an earlier epoch adds only to `running`. */
+/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
+   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+   `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
@@ -20027,9 +20177,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
-   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
-   context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
+   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
+   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20071,8 +20221,8 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the caller has to get memory
-   and then call again. */
+/* Makes a scope, with copies of its path and its name. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -20122,13 +20272,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     return r;
 }
 
-/* Returns the thread scope of a thread in a scope, made on first use, or NULL if there is no
-   memory. */
+/* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
+   is no memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds its thread scope */
+        if (s->thread == t->id) return s; /* only the thread itself adds its thread scopes */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -20144,8 +20294,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* -- spans -- */
 
 /* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context is as deep in scopes as it may be. Returns E_NOMEM also for the orphan record, whose
-   calls come from many threads. */
+   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
+   record, which all threads without a record of their own share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20161,10 +20311,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
-   the highest level since the last publication. The function also raises the peaks of the shared
-   scopes that thread `t` is in. `t` is NULL if the thread was not yet in these scopes when the cell
-   reached the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
+   these scopes when the cell reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20175,8 +20324,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
-   `adopted` is the invocation that the context has joined, or NULL if the span begins a new
+/* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
+   span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
    invocation. The high of each cell starts again at its level, so that it measures the peak of this
    span. The span around it keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
@@ -20214,10 +20363,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
-   if it is in none. If there is no memory for a thread scope of `t`, an invocation that began on
-   another thread counts as lost. */
+/* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
+   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
+   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
+   scope of `t`, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20269,7 +20418,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
+/* Changes the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
    the thread's levels from them. The spans then have differences, which any thread can take over.
    With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
@@ -20362,8 +20511,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token, which has the ledger's generation and the scope. The second
-   word is the token of the invocation in mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the number of the scope.
+   The second word names the invocation: see mli_joint_find. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
@@ -20417,8 +20566,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into a total, minimum and maximum. `first` is 1 if none was
-   merged before. */
+/* Merges the values of one thread scope into the sum over several: a total, a minimum and a
+   maximum. `first` is 1 if none was merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -20462,7 +20611,7 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* Other threads count meanwhile, so the sum may have the end of an invocation without its
+    /* The other threads go on counting, so the sum may have the end of an invocation without its
        begin. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
@@ -20476,8 +20625,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* read after the copies, because the loads of the copies are
-                                        acquires */
+    after = mli_u64_load(&s->count); /* this load stays after the copies, because the loads of the
+                                        copies are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -20602,7 +20751,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer does not know of adoptions */
+            ended += !t->now.span->adopted; /* the interposer (a preloaded MemLord) is not told of
+                                               adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -20695,8 +20845,8 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
    one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole, which are records without room, and records that are no
-   longer kept. */
+   come the losses of the ledger as a whole: how many records found no room, or are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -20706,7 +20856,7 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-/* Returns the value of loss i, which is one of MLI_LOST_.... */
+/* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
 /* A rate that is computed from the statistics of a device: its name, its name in
@@ -20730,12 +20880,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets the statistics of physical devices in a sum over the devices of a selector. A physical
-   device adds its statistics once, also if several of its devices are in the selector. */
+/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
+   physical device adds its statistics once, also if several of its devices are in the selector. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if known, because free pieces of two pools are not one piece. */
+   if it is known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
@@ -20743,10 +20893,9 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which may have at most `cap`, and returns its new length.
-   The list is in the order of the number at offset `key` of each item, the largest first. The
-   search begins at the end of the list, because most items are below the last one and are not
-   inserted. */
+/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
+   list is in the order of the number at offset `key` of each item, the largest first. The search
+   begins at the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -20763,8 +20912,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds to the statistics of all devices the drops that no device counts, because there was no
-   device to count them on. */
+/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -20775,9 +20923,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
-   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
-   rearm. */
+/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
+   its present level, and all others become 0. The last failed requests are forgotten. No band waits
+   to rearm any more (to start its next collection). */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -20940,8 +21088,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of its row.
-   Returns 0 if there is no memory. */
+/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of the
+   stack's totals. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -20952,8 +21100,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
-   stack for whose frames there is no memory. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
+   the frames of a stack, the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -20996,7 +21144,8 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
 
-/* Returns the live bytes and blocks of the devices less those of their tags. */
+/* Returns the live bytes and blocks that have no tag: those of the devices of a selector, less
+   those in *tagged. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
                                               const memlord_tag_stat *tagged) {
     uint32_t i;
@@ -21182,18 +21331,20 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds the bytes of a device, without an allocation. It serves memlord_explain,
-   memlord_summary, the log of a failed request, and the verdicts of reports. Owns no state. May use
-   the rows of books/ and services/stats. Locks: row, one at a time. */
+/* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
+   in the program), the blocks without a tag or site, or the arena: bytes that the host counts
+   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
+   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
+   the lock of one row (the counters of a device, tag or site) at a time. */
 
-/* The site that stands for a device's arena in lists of sites. The bytes of an arena belong to no
-   block, and so to no other site. */
+/* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
+   no block, and so to no other site. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* The kinds of holders of a device's bytes: a tag or a site; the blocks that have no tag or site;
-   the arena. In a list by tag the arena has only its bytes without a tag. */
+/* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
+   by tag, the arena counts only with its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -21204,21 +21355,21 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: some holder is on another device of the same physical
-                                          device */
-    uint64_t count, named;             /* how many holders there are; how many of them are a tag or
-                                          a site */
+    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
+                                          its physical device */
+    uint64_t count, named;             /* the number of holders; the number of those that are a tag
+                                          or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders on all devices of a physical device, by tag or by site. If `phys` is NULL, it
-   lists those on `dev` alone. `dev` is the number of the device that the list is for, or 0 if the
-   ledger has not seen this device yet. */
+/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
+   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
+   0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, without a look-up of symbols. For an arena it returns the
-   site that stands for arenas. */
+/* Returns the file and line of a listed site, and looks up no symbols. For an arena it returns the
+   site that stands for arenas. Requires: the holder is a site or an arena. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
@@ -21228,13 +21379,13 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so the result is cut to 100. */
+   moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* These are arrays, not string literals, because a linker keeps or drops all literals of an object
-   together: see mli_no_site. */
+/* The strings of the arena's site. They are arrays and not string literals, because a linker keeps
+   or drops all literals of an object together: see mli_no_site. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -21356,80 +21507,82 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
-   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
-   then phys for the band state; none while a callback runs. */
+/* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
+   A strategy is a list of bands. A band is a range of the percentage of a device that is in use
+   (the used percent), with a metric and a threshold for it. A band check compares the metric with
+   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   callbacks, which free memory. A phys is a physical device. May use books/limits and
+   books/counters. Invariant: no threshold is crossed without a band check, although threads publish
+   their counts late. Locks: callbacks, for strategies, callbacks and runs; then the lock of the
+   phys, for the band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/call_end decides when a call runs a
-   check. */
-
-/* The rest of this comment says when a check is due. Threads publish their counts from time to
-   time, so the published bytes are below the live bytes by at most a batch for each thread. The
-   margin is a batch for each thread that the ledger allows for. While the published bytes are at
-   least a margin below the threshold, no thread can cross the threshold without a publication. A
-   mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
-   the threshold the device is "near": an alert makes every call check at its end, with a sum over
-   all threads. Freed bytes are not published. Instead each thread checks each time it has freed as
-   many bytes as the free interval of the device. Cached bytes (reserved bytes less live bytes) rise
-   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
-   mark check_below comes in time, without a margin. A new counter of a thread starts a whole batch
-   below its level, so that the thread publishes at its first alloc and checks at its first free.
-   After a collection a band waits to rearm: it starts no other collection until its metric has
-   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
+/* When a band check is due: a thread publishes its counts (adds them to the published bytes of the
+   device) from time to time, and before they exceed a batch. The margin is a batch for each thread
+   that the ledger allows for. While the published bytes are at least a margin below the threshold,
+   no thread can cross the threshold without a publication. A mark is a number of published bytes,
+   and a publication that passes a mark requests a check. Closer to the threshold than a margin, the
+   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
+   published. Instead each thread checks each time it has freed as many bytes as the free interval
+   of the device. Cached bytes (reserved bytes less live bytes) rise as live bytes fall. Published
+   bytes are never above the live bytes, so a publication below the mark check_below comes in time,
+   without a margin. After a collection a band waits to rearm: it starts no other collection until
+   its metric has risen by an eighth of the threshold, or has fallen an eighth below the
+   threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores the strategy that is in force for a device in the device's record. Returns 1 if there is
-   one. If it differs from the strategy before, the bands of the device no longer wait to rearm.
-   Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+/* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
+   if there is one. If it differs from the strategy before, the bands of the device no longer wait
+   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
+/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
    `safe` is 1 if host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. Returns E_UNKNOWN if no callback serves the
-   reason, and E_STATE if a collection runs already, or no callback could run. */
+/* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
+   serves the reason, and E_STATE if a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device of a physical device after a change of strategies, thresholds
-   or margins. If `phys` is NULL, it updates the bands of all devices. */
+/* Runs the band checks of every device of a physical device again, without collections, after a
+   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
+/* Widens the margins of all bands, so that they allow for all threads that exist, and a few
+   more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if a mark is passed. Does
-   nothing if the device is near its threshold, because then every call checks. */
+/* Compares the counts of a device with its current marks again, and requests a check if a mark is
+   passed. Does nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
-/* The bands that the host has set for a selector. A strategy is replaced as a whole, and never
-   changed. */
+/* A strategy: the bands that the host has set for the devices that `sel` selects. A strategy never
+   changes; the host replaces it as a whole. */
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
     size_t n;                  /* the number of bands; 0: the host wants no band for these
                                   devices */
-    const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
-                                  mli_default_bands */
+    const memlord_band *bands; /* the bands, which follow in the same allocation; those of the
+                                  default strategy are mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* rises along the list. Callbacks that were added for one device come before
-                        those that were added for several */
+    uint64_t serial; /* rises along the list. Callbacks for one device come before those for several
+                        devices */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* bits 1 << MEMLORD_REASON_..., and MEMLORD_GC_QUIET */
+    uint32_t reasons; /* bits 1 << MEMLORD_REASON_... for the reasons that it serves, and
+                         MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -21621,9 +21774,9 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
    physical device -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* the event of the collection; band SIZE_MAX: no band is in force, and
-                               only used_percent is set */
-    int due;                /* 1: a collection is due, because the value has reached the
+    memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
+                               force, and then only used_percent is set */
+    int due;                /* 1: a collection is due, because the metric has reached the
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
@@ -21662,9 +21815,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the live and freed bytes at which the next band check is requested. While the device waits
-   to rearm, a check comes when the metric reaches `again`. A check also comes when the metric falls
-   below seven eighths of the threshold, where mli_band_compare rearms the band. The metric RESERVED
-   needs no marks, because memlord_pool_set and memlord_pool_add request a check at each change. */
+   to rearm, one is requested when the metric reaches `again`, or when it falls below seven eighths
+   of the threshold, where mli_band_compare rearms the band. The metric RESERVED needs no marks,
+   because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -21688,9 +21841,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks v->rise and v->fall closer if another band begins to decide before they are
-   reached. Called only if the used percent is a share of the limit, and so changes with the live
-   bytes and not with a sample. `total` is the live bytes of the physical device. */
+/* Moves the marks v->rise and v->fall closer if another band comes into force before they are
+   reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
+   of the limit, so it changes with the live bytes and not with a sample. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -21727,8 +21880,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 
 /* Sets how many bytes a thread frees between two checks. The interval is at least a batch. If all
    threads free alike, each thread checks 64 times on the way to the threshold. If the interval
-   shrinks, every thread checks at its next free, because the longer interval has set its next
-   check. */
+   shrinks, every thread checks at its next free, and not only after the old interval. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     const uint64_t had = w->free_interval, batch = lord->counters.batch;
@@ -21758,7 +21910,7 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
 }
 
 /* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
-   the margins. */
+   the marks for the next check. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -21784,8 +21936,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, v);
 }
 
-/* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
-   checks. */
+/* Sets the freed bytes at which a thread checks next. `cell` has the thread's counters on the
+   device. With an interval of 0 the thread never checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
     uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
                                              compares signed differences */
@@ -21795,8 +21947,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A later publication sees the marks, because it takes the row's lock after this function or,
-   without a batch, adds after it. */
+   A later publication sees the marks: it takes the lock of the device's row (its counters) after
+   this function or, without a batch, adds to the row after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -21807,10 +21959,10 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether the device is near its threshold. When the
-   device becomes near, it is evaluated once more after a barrier: the second sum includes every
-   call that counted before the barrier, and every call after the barrier sees the alert. The device
-   is also evaluated once more if a publication has passed the marks that were just set. The
+/* Evaluates the bands of a device and tells calls whether the device is near its threshold. When
+   the device becomes near, it is evaluated once more after a barrier: the second sum includes every
+   call that counted before the barrier, and every call after the barrier checks at its end. The
+   device is also evaluated once more if a publication has passed the marks that were just set. The
    addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
    call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
@@ -21941,8 +22093,8 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Sets, in the event of a run that is about to begin, the number of runs up to this one: on its
-   device and in the whole ledger. Failed runs count, too. */
+/* Sets in the event of a collection that is about to begin how many there were, with this one: on
+   its device and in the whole ledger. Failed ones count, too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -21955,9 +22107,10 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. If a callback could run, the freed bytes of the device start again from
-   0, and with `family` those of all devices of its type do so, too. If no callback could run, the
-   freed bytes stay, and the run counts as failed. With `rest` 1 the bands then wait to rearm. */
+/* Records the end of a collection. If a callback could run, the freed bytes of the device start
+   again from 0; if result->family is 1, so do those of all devices of its type. If no callback
+   could run, the freed bytes stay, and the collection counts as failed. With `rest` 1 the bands
+   then wait to rearm. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22013,8 +22166,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
-                                         cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the thread's counters on the device, because a thread
+                                         that has only freed has none yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -22074,8 +22227,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks and the pollers after a change of the strategies or
+   callbacks. Afterwards no device uses a strategy that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -22107,8 +22260,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts the alerts again from the flags, because at the fork a thread may have
-   changed a flag but not yet the alert. */
+   these threads. Also counts again how many of the flags near_threshold and check_requested are
+   set, because at the fork a thread may have changed a flag but not yet the count. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -22235,16 +22388,17 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
-   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
-   writes the slot. Lock: neighbours, which the callers in services/neighbours hold. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
+   slot on the page: the bytes that it holds on each physical device, its requests to the other
+   ledgers, and its answers. May use os/ and base/. Invariant: only the ledger that holds the
+   system's lock on a slot's byte of the file writes the slot. Lock: neighbours, which the callers
+   in services/neighbours hold. */
 
-#define MLI_PAGE_SLOTS 64 /* slots of a page; each ledger that shares the page has one */
+#define MLI_PAGE_SLOTS 64 /* slots of a page */
 
-/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
-   requests to the others, and its answers. The system drops the lock of a slot when the process
-   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
-   may be anything, so it is never an index. */
+/* The system drops the lock of a slot when the process ends, so a process that is killed at any
+   instruction leaves nothing locked. A value that is read from the page may be anything, so it is
+   never used as an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -22255,7 +22409,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
-#define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with its final 0 */
 enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
@@ -22284,10 +22438,10 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a futex, which rises with each request to the slot's ledger and each
-                            answer to it */
-        mli_u32 resting; /* a bit for each device of the slot that rests; only the slot's owner
-                            writes it */
+        mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
+                            answer to it; the ledger waits for it as for a futex */
+        mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
+                            while); only the slot's owner writes it */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -22334,21 +22488,22 @@ MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t w
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a slot has a device with this identity that rests. */
+/* Returns 1 if a device with this identity rests in a slot: see `resting`. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
-/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
-   lowest limit or, without a limit, the machine, which its boot id identifies. `root` is
-   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+/* Returns the identity of the memory that the process may use: that of the cgroup with the lowest
+   limit or, without a limit, the boot id of the machine. `root` is the directory with /proc and
+   /sys: see mli_proc_root. `stall` gets the path of the file by which the kernel tells that tasks
+   wait for this memory. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
 
 /* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
-/* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
-   is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
+/* Asks the kernel to notice when tasks wait for memory. The file at `path` decides whose memory
+   that is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
@@ -22435,7 +22590,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is refused as a page, or NULL if it is not refused. The first function judges
+/* Return why a file is refused as a page, or NULL if it is not refused. The first function judges
    the kind of the file, the second its content. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
@@ -22472,8 +22627,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
 }
 
 /* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
-   forked child inherits the mapping. If the mapping had the descriptor that holds the lock, the
-   child would keep the parent's lock after the end of the parent. */
+   forked child inherits the mapping. If both used one descriptor, the child would keep the parent's
+   lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -22577,8 +22732,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* This function has an mli_cpu of its own, because another thread may be using that of
-       services/room. */
+    /* A reader of its own, because another thread may be using the one in services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22606,8 +22760,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* mli_stall_open sets a trigger. The trigger fires when tasks have waited for memory for 150 ms
-   within 2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
+/* mli_stall_open asks for an event when tasks have waited for memory for 150 ms within a window of
+   2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
    Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
@@ -22642,9 +22796,9 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 }
 #endif
 
-/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, it waits for the listener's own event, so that the listener sees a request after at
-   most the interval of pollers. */
+/* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
+   sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
+   request only at its next look, an interval of pollers later. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -22677,11 +22831,13 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources. Computes from samples, limits, plans and pressure whether a request
-   has room, and says why a request is refused. Keeps what the host says of its pools. May use
-   books/limits and services/bands. Invariants: one thread at a time calls a source for a physical
-   device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources
-   and their callers, then phys for a sample. */
+/* Owns the capacity sources. A source is a function that samples a physical device: how many bytes
+   it has, and how many are in use. The module computes from samples, limits, plans and pressure
+   whether a request has room, and says why a request is refused. It keeps what the host says of its
+   memory pools. A poller is a thread that samples at an interval. A ticket holds reserved bytes.
+   May use books/limits and services/bands. Invariants: one thread at a time calls a source for a
+   physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for
+   sources and their callers, then phys for a sample. */
 
 /* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
@@ -22704,7 +22860,7 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: a safe point. */
+   Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
@@ -22722,14 +22878,13 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. `covered` is how many of the bytes that
-   tickets hold on the device are for the request itself. Does nothing if the ledger has no
-   logger. */
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold on the
+   device, `covered` are for the request itself. Does nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Later it is 1 ns more
-   than the time at which the function last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. The function stores
+   there 1 ns more than the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
    request is within the limit. Requires: no lock is held. */
@@ -22742,14 +22897,15 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* grows by 1 with each new source
-                                                                    of a type; under the callbacks
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: grows by 1 with each
+                                                                    new source; under the callbacks
                                                                     lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged: `last` of mli_log_due */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged: `last` of
-                               mli_log_due */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
+                               it */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged, as
+                               mli_log_due stores it */
 };
 
 /* -- sources -- */
@@ -22792,7 +22948,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Stores how many bytes each device of a physical device has before the capacity source runs. */
+/* Stores how many bytes each device of a physical device holds before the capacity source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -22803,7 +22959,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample, which tell what each device held when the source ran. The bytes held
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
    are the live bytes before or after the source ran, whichever are fewer, because it is not known
    which of the two the source saw. A pool counts with the bytes that it has reserved now, because
    the source may itself report these. */
@@ -22841,8 +22997,8 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
-                                                        sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* only then, because another sampler may be
+                                                        writing sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -22897,8 +23053,8 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* a physical device without a device is handled,
-                                                    too, because it may get one later */
+        if (phys->device.type != type) continue; /* a physical device that no device uses is
+                                                    handled, too, because one may use it later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -22926,7 +23082,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers, which sample a physical device that no poller samples -- */
+/* -- functions that read the capacity, and sample if no poller does -- */
 
 /* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
    not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
@@ -22988,8 +23144,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
 }
 
 /* Finds the physical device of a device for a function that reads the capacity, and samples it if
-   that is due. If the ledger has not seen the device yet, adds it if it has a source that may
-   run. */
+   that is due. A device that the ledger has not seen yet is added if its type has a source that may
+   run now. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -23125,7 +23281,7 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
     return 1;
 }
 /* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
-   each line walks the tags and the sites. */
+   to write a line the function reads all tags and sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -23165,9 +23321,9 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the physical device of block `first`. *lack is INT64_MIN
-   if an earlier block of the plan is at this physical device, because the bytes were computed for
-   that block. Returns 0 if the bytes are not known. */
+/* Computes how many bytes a plan lacks at the physical device of block `first`. If an earlier block
+   of the plan is at this physical device, *lack becomes INT64_MIN, because the call for that block
+   has computed the bytes. Returns 0 if the bytes left are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -23219,8 +23375,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. Inside the
-   device's capacity source no callback runs, and a later call collects. */
+/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. If the call
+   comes from the device's capacity source, no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
@@ -23395,8 +23551,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    /* memlord_explain allocates nothing, so it makes no physical device for a device that was not
-       yet seen. */
+    /* memlord_explain allocates nothing, so it adds no device that was not yet seen. */
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
@@ -23404,9 +23559,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level if `used` of `total` bytes are in use. It compares whole multiples of
-   both, and no quotient. Where registers are wider than a double (x87), a quotient has other
-   digits, and a value that is equal to the threshold would not reach it. */
+/* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
+   and does not divide: where registers are wider than a double (x87), a quotient has other digits,
+   and a value that is equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23475,10 +23630,11 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns the slot of the ledger on the pressure page. In its slot the ledger says what it holds, asks
-   the other ledgers of the page for memory, and answers them. Also owns the listener, the thread
-   that waits for requests. May use services/pages, services/room and calls/deferred. Invariant:
-   only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
+/* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
+   slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
+   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
+   thread that waits for requests. May use services/pages, services/room and calls/deferred.
+   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
    neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
@@ -23489,7 +23645,7 @@ typedef struct mli_raise {
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
-    struct { /* state of each slot when the request began */
+    struct { /* each slot when the request began */
         uint64_t owner; /* owner of the slot; 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
@@ -23499,7 +23655,8 @@ typedef struct mli_raise {
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
-    /* Starts the listener unless it runs. Called when a page is opened, and in a forked child. */
+    /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
+       child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
        E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
@@ -23507,9 +23664,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough. Returns -1 if all have answered and
-       released less, or if the page is closed. Returns 0 if some have not answered. A process that
-       ended has released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
+       all have answered and released too little, or if the page is closed. A process that ended has
+       released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -23527,9 +23684,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device: a time in which requests of neighbours run no callbacks for the device. It
-   follows a run of callbacks that gave nothing back. Without rests a neighbour that asks without
-   end would keep this ledger collecting. */
+/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
+   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
+   asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -23713,8 +23870,8 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
     }
 }
 
-/* Stores at each physical device the bytes that other ledgers hold there, for statistics, levels
-   and reports, and how many of these ledgers rest there. */
+/* Stores at each physical device the bytes that other ledgers hold there, for statistics, pressure
+   levels and reports. Also stores how many of these ledgers rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -23815,9 +23972,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks, one device of a physical device after the other,
-   until the callbacks have reclaimed `needed` bytes. With `needed` 0 it goes through all devices.
-   Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
+/* Ends the freed blocks whose fences are done, and runs the collection callbacks, on one device of
+   a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
+   to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -23900,7 +24058,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has not left the page
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has kept its slot
                                                              meanwhile */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
@@ -23933,7 +24091,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    /* A capacity source may tell the identity of its physical device. */
+    /* A capacity source may set the identity of its physical device when it is asked. */
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
@@ -23983,8 +24141,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread is at a bell, or answers, the replacement waits for the next
-   call. */
+   another page. While a thread uses a bell or answers requests, it does nothing, and a later call
+   replaces the page. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -24016,8 +24174,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* comes here, where this thread is at no
-                                                          bell */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* this thread uses no bell here */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -24114,8 +24271,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
-                                            come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because an answer may come meanwhile,
+                                            and needs the lock */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -24356,14 +24513,16 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* Owns the snapshots, the recorders, and the holders of each device. A recorder is a thread that
    saves something at an interval: one takes snapshots, one exports. The holders of a device are the
-   tags and sites that had its bytes at its peak. May use books/ and services/stats. Invariants: a
-   snapshot does not change once it is in the list; the list is in order of time; a snapshot that is
-   evicted while a report reads the list is freed after the last reader. Lock: snapshots, not held
-   while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
-   peak (mli_stacks_hold), so that holders and stacks are of one moment. */
+   tags and sites that had its bytes at its peak. A kept string is the ledger's copy of a string. A
+   safe point is a moment at which host code may run, such as memlord_gc_poll. May use books/ and
+   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
+   order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
+   is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
+   visited. It is held while the stacks note what they hold at the peak (mli_stacks_hold), so that
+   holders and stacks are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
-                             that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* the most snapshots of a list; the ledger keeps one less, so that a
+                             report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -24371,15 +24530,14 @@ enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
     uint64_t bytes;
-    uint32_t row; /* the row of the tag or the site; 0: the bytes that have no tag or no site */
+    uint32_t row; /* the number of the tag or site in the ledger; 0: the bytes that have no tag or
+                     no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
-                                                       blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
-                                  holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
-                                  none */
+    uint64_t live, pending, reserved, peak, blocks; /* the number of blocks; all others are bytes */
+    uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
+                                  holding among all holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24405,7 +24563,7 @@ typedef struct mli_snapshot_reader {
 } mli_snapshot_reader;
 
 typedef struct mli_holders {
-    uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
+    uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
     uint64_t arena;       /* the part of `bytes` that the arena had */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
@@ -24419,16 +24577,17 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If there are fewer than
-   MLI_HOLDERS, they have all live bytes of the device. There are none if the ledger had no tag or
-   no site by then. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
+   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
+   that time. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
-   is 1, the largest blocks. Returns NULL if there is no memory. */
+   is 1, the largest blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is
+   no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
@@ -24448,25 +24607,26 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Takes the snapshot that is due, if the host's calls take the snapshots. Requires: the thread
-   holds no lock. */
+/* Takes a snapshot if one is due, and if calls of the host take the snapshots
+   (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
+/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+   parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if mli_holders_due returns 1 for its present live bytes. */
+/* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard. */
+/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
+   Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
    has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
@@ -24490,8 +24650,8 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* the longest time between two looks of a recorder at the clock,
-                                    in ms */
+#define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
+                                    again */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -24640,11 +24800,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot that leaves the smallest gap
-   in time, or the oldest of several such. So the snapshots that stay are spread over the whole run,
-   however long it becomes. It never evicts the first, the last, or one in which some device, or all
-   devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It
-   evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
+   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
+   whole run, however long it becomes. It never evicts the first, the last, or one in which some
+   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
+   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24745,13 +24905,14 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, so the saver is set. */
+   acquire load pairs with the exchange that sets the interval, and comes after the saver was
+   set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* The next save is due an interval from now, so that a process that was stopped does not make
-       up for the saves that it missed. */
+    /* The next save is due an interval from now. So a process that was stopped does not make up for
+       the saves that it missed. */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -24800,7 +24961,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+/* Starts the thread of a recorder, unless calls of the host take its snapshots. If the system
    starts no thread, safe points do the saving. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
@@ -24835,7 +24996,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 /* -- the holders of a device at its peak -- */
 
 /* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
-   as a last tag, and its largest sites. If two threads do so at once, the holders of the thread
+   as one more tag, and its largest sites. If two threads do so at once, the holders of the thread
    that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -24919,8 +25080,8 @@ static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
 /* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child. The recorder of
-   snapshots goes on. The export stops, because its file is the parent's. */
+   their reports go on. The threads of the recorders do not exist in the child: that of snapshots is
+   started again, and the export stops, because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -24994,24 +25155,24 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
-   tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
-   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
-   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
-   record. */
+/* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
+   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
+   tickets. A thread has a context of its own, too; a swap puts the thread into another. May use
+   books/ and services/scopes. Invariants: each context is in one place, which is a thread or a
+   fibre's record; a thread's own context never gets into another thread. Locks: context
+   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 
-/* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes the
-   lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
-   or the thread has ended. */
+/* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
+   each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
+   the lock of each record; with 0 the caller holds all these locks. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Removes the tags, tickets, account and stream of a context. Requires: the context has no
    scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: adds the scopes that are open in the contexts of fibres to the running
-   scopes. */
+/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25021,9 +25182,9 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of a memlord_context are
-   the generation of its ledger, the handle of the record and the serial. The serial rises with each
-   swap, so that an older copy of the words no longer fits. */
+   Otherwise it has the context that the thread was in before. The words of the host's
+   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
+   serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25101,7 +25262,8 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. Returns E_NOMEM if there is no memory for it. */
+/* Opens a record for a memlord_context that is all zeros, and fills in its words. Returns E_NOMEM
+   if there is no memory for the record. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -25138,8 +25300,9 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan record,
-                                                           so it has no context of its own */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves all threads
+                                                           without a record of their own, so it has
+                                                           no context */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25151,9 +25314,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. It also returns E_STATE if the record has another context than
-   its own. That lasts until the thread leaves its fibres in the reverse of the order in which it
-   entered them. */
+   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
+   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
+   which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25174,10 +25337,11 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, which has its tags and scopes by thread and not by context -- */
+/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
+   context -- */
 
-/* How many open tags and scopes of a context an interposer knows. It does not know adopted
-   scopes. */
+/* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
+   told. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25188,8 +25352,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends the tags and scopes of the context that the thread has left, in the ledger of an interposer.
-   Then it begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
+   thread has left, then begins those of the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25289,14 +25453,16 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the records of threads that ended, for other threads. Owns no state. May use books/,
-   services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
-   of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
+/* Frees the ledger's records of threads that have ended, so that other threads can take them. A
+   fibre is work of the host that moves between threads; its context has its open tags and scopes.
+   Owns no state. May use books/, services/scopes and services/contexts. Invariant: when another
+   thread takes a record, the scopes of the record have ended. Lock: registry, which the sweep takes
+   and the other callers hold. */
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The addition to the owner makes the
-   reads that follow come after the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
+   reads that follow behind the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
@@ -25308,8 +25474,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 
 /* Releases the records of threads that ended without the exit hook, because their first call came
    in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as the last sweep found living
-   owners. So there are at most twice as many records as living threads, or 16. The cost is bounded,
+   free record, and if there are at least twice as many records as threads that the last sweep found
+   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
    too, because a sweep checks each record once, and at least half of them were made or claimed
    since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
@@ -25330,7 +25496,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    /* The record is not inside a shard, so a thread that stops a shard does not wait for it. */
+    /* The record is inside no shard (a part of the map of blocks), so a thread that stops a shard
+       does not wait for the record. */
     mli_u32_store(&t->by_exchange, 1);
     mli_u64_store_release(&t->owner, 0);
 }
@@ -25338,8 +25505,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the fork met this thread inside a shard, the thread had found the map stopped and had
-       changed nothing. So it counts as outside. */
+    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
+       map stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25368,10 +25535,14 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
-   reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
-   reaches services/pollers by a pointer of the ledger, because services/pollers includes this
-   module. Locks: callbacks, for the waiting threads; none while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
+   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
+   due. A band check compares a device with the thresholds of its bands, and runs the host's
+   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
+   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
+   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
+   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
+   while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25379,7 +25550,7 @@ typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
     uint64_t needed;       /* bytes that the thread waits for */
-    uint64_t freed_before; /* bytes ever freed at `phys` before the thread waited */
+    uint64_t freed_before; /* bytes ever freed at the physical device before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
@@ -25391,9 +25562,9 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It retires fenced frees that are
-   done, collects where a band asks for it, samples physical devices that have no poller, saves a
-   due snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
+   fences are done, runs band checks, samples physical devices that have no poller, saves a due
+   snapshot and export, and writes a requested report. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25447,9 +25618,9 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
-   before it runs, so that a later call serves a request that comes meanwhile. With `asks` 1 it also
-   asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
+   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
+   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25472,8 +25643,8 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Handles the alerts of the device `other`, or of all devices if it is MLI_DEV_ALL, but not of
-   `dev`. */
+/* Does the work that the alert mask asks for on the device `other`, or on all devices if `other` is
+   MLI_DEV_ALL. Leaves out the device `dev`, which is done already. */
 static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
                                        uint32_t other) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -25483,11 +25654,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
         if (i != dev && (i == other || other == MLI_DEV_ALL)) mli_alerts_handle(lord, t, i, 0);
 }
 
-/* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
-   thread that lacks the system's barrier passes a full barrier in mli_alert_barrier: an addition
-   that pairs with the one in mli_barrier_threads. Of the two threads, the one whose addition is
-   later sees what the other stored before. So after its addition this thread compares its counts
-   with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
+   t->other_dev names. Where the system has no barrier for other threads, the addition in
+   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
+   addition is later sees what the other stored before. So after its addition this thread compares
+   its counts with the marks of its devices again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -25523,7 +25694,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited, because a forked child does not have them. */
+/* Forgets in a forked child the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -25545,9 +25716,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
-   books/ and services/. Invariant: a poller starts only if a band could decide by its samples, or
-   if the host asks for pollers. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
+   memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
+   collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
+   could decide by its samples, or if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -25602,11 +25774,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the recorder
-   of snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
-   because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the poller of main memory, which starts the
-   others once their devices are known. */
+   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
+   that takes snapshots, and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no
+   threads, because a new thread may get its stack from the very allocator that the calls come from.
+   So while no device that wants a poller is known, it starts the poller of main memory, which
+   starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25628,7 +25800,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     return mli_host_poller_start(lord, wanted);
 }
 /* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
+   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -25636,9 +25808,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
-   do not. Without that flag calls check the bands. Then the poller only samples, retires pending
-   blocks and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point (mli_serve),
+   because calls do not. Without that flag calls check the bands. Then the poller only samples, ends
+   freed blocks whose fences are done, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25681,7 +25853,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the states of the pollers' threads, because a forked child does not have these threads. */
+/* Notes in a forked child that no poller runs, because the parent's threads do not exist there. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -25722,10 +25894,12 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy.
-   May use books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own
-   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters,
-   phys for the last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy:
+   how often and how long a request retries. A ticket is a reservation of bytes. A pending block was
+   freed, and waits until its fences are done. A neighbour is a ledger of another process. May use
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
+   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
+   threads, phys for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -25735,7 +25909,8 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the retry policy for calls that give no policy of their own */
-    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line, as mli_log_due stores
+                             it */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -25788,8 +25963,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
-                                  see the alert */
+    mli_barrier_threads(lord); /* from here on each free either is in mli_phys_freed or wakes this
+                                  thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -25811,16 +25986,17 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
-                              request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
+    mli_cover cover;       /* bytes that the ticket of `opts`, or the tickets of the thread, gave to
+                              the request's own ticket */
+    memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
-                              attempt overwrite these */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
+                              calls in an attempt overwrite those */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
-   they do not fit, it retires pending blocks and tries again, then collects and tries again. */
+   they do not fit, it ends the pending blocks whose fences are done and tries again, then runs the
+   collection callbacks and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -25851,8 +26027,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If there is no memory
-   for the entry, the block counts as dropped, because the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
+   memory for the record, the block counts as dropped, because the caller has the storage all the
+   same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -25926,7 +26103,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. It asks the neighbours for memory before the pause, and
+/* Pauses by the host's function sleep_ms. It asks the neighbours for memory before the pause, and
    takes the request back after it. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
@@ -25938,8 +26115,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, retires pending blocks, collects, and
-   asks the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
+/* Makes room between two attempts. It samples the device, ends the pending blocks whose fences are
+   done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the policy's
+   function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -25953,7 +26131,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
    storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
    reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
@@ -26072,16 +26250,19 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the books of a ledger with each other, for memlord_verify. Owns no state. May use
-   books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails ends
-   the comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences,
-   from begin to end; phys, one at a time. */
+/* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
+   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
+   waits for its fences. A ticket holds reserved bytes. Owns no state. May use books/. Invariants:
+   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
+   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
+   phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
 #if !defined(MEMLORD_NO_VERIFY)
 
-/* What the map holds of one row (the counters of a device, site or tag). */
+/* What the blocks of the map add up to, for one row. */
 typedef struct mli_verify_sum {
     uint64_t bytes, blocks, pending;
 } mli_verify_sum;
@@ -26095,8 +26276,8 @@ typedef struct mli_verify {
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
-    mli_verify_sum picked;           /* blocks with a sampled stack; `bytes` is the sum of their
-                                        weights */
+    mli_verify_sum picked;           /* blocks whose stack was sampled; `bytes` is the sum of their
+                                        weights (the bytes that such a block stands for) */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -26134,7 +26315,8 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
+/* Returns 1 if a row has a subject (the device, site or tag that it counts), and a look-up of the
+   subject finds the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -26218,7 +26400,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one. */
+/* Checks the references of a block, and its side record if it has one: the facts for which its
+   entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26235,7 +26418,8 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
+/* Checks the rows and the birth (mark, scope and stream) of a block, and adds the block to the sums
+   of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -26257,8 +26441,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block with a stack is in the table of books/stacks, and adds it to the sum of such
-   blocks. */
+/* Checks that a block with a sampled stack is in the table of such blocks, and adds it to their
+   sum. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -26332,8 +26516,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of blocks with a stack, and the totals of stacks, against the map. The totals
-   may have more blocks than the map, namely those that are detached. */
+/* Checks the table of blocks with a sampled stack, and the totals of stacks, against the map. The
+   totals may have more blocks than the map, namely those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -26354,7 +26538,8 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row. *base gets the part that they have published. */
+/* Sums what the threads count on a row. *base gets the bytes that they have published (added to the
+   row itself). */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -26449,8 +26634,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
-   have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
+   may have ended, because a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -26481,8 +26666,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a physical device against its `ticket_bytes`, and adds up the open and the
-   closed tickets. */
+/* Checks the bytes of a physical device's tickets against its `ticket_bytes`. Adds the numbers of
+   its open and closed tickets to *open and *closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -26612,22 +26797,22 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/reports/growth.h -- */
 
-/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
-   mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. A series is the
+   live bytes of a device, a tag or a site over the snapshots. Owns mli_series_list, a part of a
+   report. May use books/ and services/snapshots. Locks: none. */
 
 /* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
    one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
    MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
    half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
-   at least 1 % of the capacity in all. In its second half it rises at least half as fast. The last
-   snapshot has at least the mean of its snapshots, because a program that frees all at its end does
-   not grow. No
-   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
-   sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
-   below the highest. */
+   at least 1 % of the capacity in all. A line through its second half rises at least half as fast.
+   The last snapshot has at least the mean of the line's snapshots, because a program that frees all
+   at its end does not grow. No snapshot before the line has more bytes than the line's middle, so
+   that the last tooth of a sawtooth is no growth. Of the lines that qualify, those count whose R2
+   is at most 0.02 below the highest, and the longest of these is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
-#define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
+#define MLI_SERIES 64  /* how many series of tags, and how many series of sites, a report has */
 #define MLI_GROWING 20 /* how many growing series a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
@@ -26667,8 +26852,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Raises the highest number of bytes of a tag or a site if this snapshot has more, and keeps the
-   list in order. */
+/* Notes the bytes that a snapshot has of a tag or a site: raises the highest number of its series
+   if they are more, and keeps the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -26810,9 +26995,11 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
-/* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
-   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
-   books/ and services/stats. Locks: those of the reading functions of books/. */
+/* Groups and sums up leaked blocks, which are the live blocks that were allocated since a mark. A
+   mark is set by memlord_mark. A row is the number of a site or tag on one device. An entry is a
+   live block in the ledger's map; its word2 has the rows of its site and tag. Owns mli_leak_table
+   and mli_leak_sites, which are parts of a report and of the log at destroy. May use books/ and
+   services/stats. Locks: those of the reading functions of books/. */
 
 #define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
 #define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
@@ -26821,7 +27008,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 typedef struct mli_leak_group {
     uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
                      bit 40 and the scope from bit 48 */
-    mli_entry of; /* one block of the group, without its side record */
+    mli_entry of; /* one block of the group, as an entry without a side record (its description and
+                     parts) */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
@@ -26870,9 +27058,11 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index, among the sums, of the site on its first device */
+    size_t sum;                     /* the index in mli_leak_sites.sum of the sum of the site's
+                                       blocks */
     uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
-                                       0 if none of these are known */
+                                       0 if they are not known, because some of the blocks are in no
+                                       group */
     int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
@@ -26903,7 +27093,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, u
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
-/* Returns the leaked blocks that are in none of the first `lines` lines of the list. */
+/* Returns the sum of the leaked blocks that are in none of the first `lines` lines of the list. */
 MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
                                                       const mli_leak_table *groups, size_t lines);
 /* Returns the site of a line of the list, or NULL if its blocks have no site. */
@@ -27018,8 +27208,9 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds up the sums of each site (or of each tag of blocks without a site) over all devices, in its
-   row on the first device. `first` is the index of the first sum of the book. */
+/* Adds up the sums of each site over all devices, in the sum of its row on the first device. Does
+   so with each tag, for blocks without a site, if `book` is that of tags. `first` is the index of
+   the first sum of the sites or of the tags. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
@@ -27148,9 +27339,11 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
-   device, from 1. A `row` is the number of a tag, site or stack on one device. May use the reading
-   functions of books/ and services/. Invariant: a capture changes nothing in the ledger. Locks:
-   those of the reading functions; none while the host's function writes. */
+   device, from 1. A `row` is the number of a tag, site or stack on one device. A line is an item of
+   a list in a report. The arena of a device is its bytes that are in no block. Stacks are samples
+   if only some allocs are picked to have one. May use the reading functions of books/ and
+   services/. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
    from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
@@ -27183,7 +27376,8 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_phys *phys;
     uint64_t total, used, free; /* from the last sample of the capacity */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that tickets reserve for allocs to come */
+    uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
+                                   allocs */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
     uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
                                    this process */
@@ -27193,13 +27387,13 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
                                    processes share; UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
-    uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
-                                   known */
+    uint64_t fullness;          /* the sort key: used / total in millionths of a percent, plus 1; 0
+                                   if it is not known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
     memlord_tag_stat stat;
-    uint64_t peak_error; /* how many bytes the peak may be too low */
+    uint64_t peak_error; /* by how many bytes the peak may be too low */
     mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */
@@ -27209,8 +27403,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the sort key: stacks with live bytes come first, by their live bytes. The
-                     others follow, by the bytes that they allocated. If `by_peak` is 1, the bytes
-                     at the peak take the place of the live bytes */
+                     others follow, by the bytes that they allocated. If the report's `by_peak` is
+                     1, the bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
     memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
@@ -27221,11 +27415,11 @@ typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     double blocks;    /* how many leaked blocks the samples stand for */
     uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
-typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+typedef struct mli_anomaly_line { /* the mistakes of one kind that the host made at one site */
     uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
-typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+typedef struct mli_stream_line { /* the live blocks of a stream, which is a queue of a device */
     uint64_t bytes, blocks, stream;
     uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
@@ -27247,10 +27441,11 @@ typedef struct mli_report {
                               peak, and otherwise in the order of their live bytes */
     memlord_result result; /* the first error other than a failed write, for example that there was
                               no memory for a list */
-    int exports;           /* 1: the ledger writes exports now, or has written one */
+    int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
+                              one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* mli_ledger_age at the capture */
-    mli_identity who;      /* which process it is */
+    mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
@@ -27272,13 +27467,14 @@ typedef struct mli_report {
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
                                       the peaks of their devices */
-    uint32_t row_count;            /* the number of stacks, and of elements of `stack_leak` */
+    uint32_t row_count;            /* the rows of all stacks are below this number; `stack_leak` has
+                                      as many elements */
     mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
                                       largest first */
-    uint32_t *site_stack; /* two linked lists in one array: by a site's row, the row of the site's
-                             first stack; behind these, by a stack's row, the row of the next stack
-                             of the same site; 0 ends a list; NULL if no stacks are listed by
-                             site */
+    uint32_t *site_stack; /* a linked list of the stacks of each site: by a site's row, the row of
+                             its first stack; behind these, by a stack's row, the row of the next
+                             stack of the same site; 0 ends a list; NULL if there are no such
+                             lists */
     size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
                                             number of all stacks with leaks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
@@ -27286,13 +27482,15 @@ typedef struct mli_report {
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_series_list series; /* the tags and sites of these snapshots, and what grows */
+    mli_series_list series; /* the bytes of devices, tags and sites over these snapshots, and which
+                               of them grow */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* the scopes, by the scope's id */
     mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
                               and are not pending */
     mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
-    mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted, with the largest
+                                            streams at the start */
     size_t streams, stream_lines;        /* the number of streams in the table, and the number of
                                             streams in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
@@ -27312,22 +27510,25 @@ typedef struct mli_report {
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* the holders of the device that is being written */
+    mli_holders holders; /* the tags and sites that held most at the peak of the device that is
+                            being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
     memlord_part_info part[16];       /* some parts of the block that is being written */
-    char part_text[2048];             /* the text of the part of a verdict that is being composed */
+    char part_text[2048];             /* the text about one device in the verdict (see
+                                         reports/answers.h) that is being composed */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the mli_device_code of the device with the ledger's number `dev`. */
+/* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
+   a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
-   series of a site or a device. */
+/* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
+   bytes that have no tag, and for a series of a site or a device. */
 MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s);
-/* Returns the site of a series. Returns NULL for the bytes that have no site, and for a series of a
-   tag or a device. */
+/* Returns the site whose bytes a series has. Returns NULL for the bytes that have no site, and for
+   a series of a tag or a device. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s);
 /* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
    rank 0. */
@@ -27355,14 +27556,14 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the bytes that are in a device's arena. */
+/* Returns the bytes of a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the bytes in a device's arena that have no tag. */
+/* Returns the bytes of a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. A device, tag, site or scope that is new after the capture is not in the
-   report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
-   snapshots. */
+   report. Requires: r is zeroed except for `whole`, `exports`, the output, and the snapshots with
+   their reader. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 /* Frees the lists of a captured report. */
 MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
@@ -27381,13 +27582,16 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* the row was added since
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* leaves out a block
+                                                                            without a stack, or with
+                                                                            one that was added since
                                                                             the capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* the same scale as that of
-                                                                        the stack's allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* rounded to the units in
+                                                                        which the stack's allocs are
+                                                                        counted */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -27533,8 +27737,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts the lifetimes of blocks by class, from the event ring. If the ring is off or there is no
-   memory, the lifetimes stay unknown. */
+/* Counts in `lifetime` how long the blocks lived whose alloc and free are both in the event ring.
+   If the ring is off or there is no memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -27572,8 +27776,8 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
-/* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
-   known, and line->self is filled in. */
+/* Fills in the figures that come from the last sample of a physical device's capacity. Requires:
+   the capacity is known, and line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -27687,7 +27891,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* Captures every scope once, except for its live bytes. */
+/* Captures every scope, except for its live bytes, which the walk over all blocks adds. */
 static void mli_report_scopes(mli_report *r) {
     uint32_t id;
     for (id = 1; id <= r->scopes; id++) {
@@ -27727,7 +27931,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Lists the largest sites. The bytes of each arena count as one more site. */
+/* Lists the largest sites. The arena of each device counts as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -27767,7 +27971,7 @@ static void mli_report_stacks(mli_report *r) {
         uint64_t first;
         line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
-            continue; /* the stack has no numbers, because a reset came meanwhile */
+            continue; /* leaves out a stack whose numbers are all 0 since a reset */
         line.node = mli_stack_row_at(r->lord, i)->node;
         first = r->by_peak ? line.held : line.stat.live_bytes;
         line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
@@ -27798,7 +28002,7 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
-   and allocs that do not fit, then the others. */
+   and allocs that contradict the live blocks, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -27833,7 +28037,7 @@ static MLI_COLD void mli_report_series(mli_report *r) {
     }
 }
 
-/* Allocates the lists that have a line for each device. Without memory the report has no
+/* Allocates the lists that have a line for each device. If there is no memory, the report has no
    devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
     const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
@@ -27916,17 +28120,186 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
     mli_own_free(lord, r->stat, r->device_size);
 }
 
+/* --------------------------------------------------------------------- src/reports/callers.h -- */
+
+/* Finds the functions that a site was called from: in each stack of the site, the innermost function
+   of the program itself, or the next one if that is the site's own. The functions of standard
+   libraries are left out. A row is the number of a site on one device, or of a stack. Owns the list
+   of stacks by site in the report. May use reports/capture and the reading functions of books/.
+   Locks: those of the reading functions. */
+
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
+                          one without a function */
+
+/* What was allocated at a site when one function called it, as far as the site's stacks tell. The
+   numbers are estimates if stacks are samples. */
+typedef struct mli_caller {
+    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
+    uint64_t live_bytes, alloc_bytes, allocs;
+    uint64_t at_peak_bytes; /* what was live at the peak of the device */
+    uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
+                       are any; else the live bytes; if no caller has these, the allocated bytes */
+} mli_caller;
+typedef struct mli_callers {
+    size_t count;
+    uint64_t sum;                   /* the sum of the shares */
+    mli_caller at[MLI_CALLERS + 1]; /* the largest share first */
+} mli_callers;
+
+/* Walks the functions of a stack that are in no standard library. */
+typedef struct mli_own_walk {
+    memlord *lord;
+    uint32_t node, function; /* the node of the frame to look at next, and which of the functions
+                                that are inlined there; at the start the innermost node and 0 */
+} mli_own_walk;
+/* Returns the next function, the innermost first, or NULL after the last one. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
+
+/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
+/* Finds the callers of the site with the number `row`. A site that is in no standard library has
+   callers only as far as the functions in its stacks have names. */
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
+
+/* --------------------------------------------------------------------- src/reports/callers.c -- */
+
+static size_t mli_callers_size(const mli_report *r) {
+    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
+}
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
+    uint32_t i, site;
+    if (r->row_count < 2) return;
+    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
+    if (!r->site_stack) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
+                                          its site's list */
+        site = mli_stack_row_at(r->lord, i)->site;
+        if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
+                                                       one that is newer than the capture */
+        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
+        r->site_stack[site] = i;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
+    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
+}
+
+static int mli_site_is_library(memlord *lord, const memlord_site *site) {
+    const mli_functions *all = mli_site_functions(lord, site);
+    return all && all->at[all->shown].library;
+}
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
+    while (walk->node) {
+        const mli_stack_node *node = mli_stack_node_at(walk->lord, walk->node);
+        const memlord_site *site = mli_site_display(walk->lord, node->site);
+        const mli_functions *all = mli_site_functions(walk->lord, site);
+        const uint32_t i = walk->function++;
+        if (i >= (all ? all->count : 1)) {
+            walk->node = node->parent;
+            walk->function = 0;
+        } else if (!all) {
+            return site;
+        } else if (!all->at[i].library) {
+            return &all->at[i].at;
+        }
+    }
+    return NULL;
+}
+/* Returns the function that a site was called from in a stack, or NULL if it is not known. A
+   function that calls itself is not its own caller. The text in place of the frames of a cut stack
+   has no file, and is no caller. */
+static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
+                                                  uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *own, *caller;
+    walk.lord = lord;
+    walk.node = node;
+    own = caller = mli_own_next(&walk);
+    if (!own || mli_site_is_library(lord, site)) return own;
+    if (!own->function[0]) return NULL;
+    while (caller && (!strcmp(caller->function, own->function) ||
+                      !strcmp(caller->function, site->function)))
+        caller = mli_own_next(&walk);
+    return caller && caller->function[0] && caller->file[0] ? caller : NULL;
+}
+/* Adds the numbers of a stack to those of `site`, the caller in the stack. */
+static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
+                                    const memlord_stack_stat *s, uint64_t held) {
+    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
+    for (; c < callers->at + callers->count && c < last; c++)
+        if (c->at->file == site->file && c->at->function == site->function &&
+            c->at->line == site->line)
+            break;
+    if (c == callers->at + callers->count) {
+        c->at = c < last ? site : NULL;
+        callers->count++;
+    }
+    c->live_bytes += s->live_bytes;
+    c->at_peak_bytes += held;
+    c->alloc_bytes += s->alloc_bytes;
+    c->allocs += s->allocs;
+}
+/* Sets the share of each caller, and the sum of the shares. */
+static MLI_COLD void mli_callers_share(mli_callers *callers, int by_peak) {
+    uint64_t peak = 0, live = 0;
+    size_t i;
+    for (i = 0; i < callers->count; i++) {
+        peak += callers->at[i].at_peak_bytes;
+        live += callers->at[i].live_bytes;
+    }
+    for (i = 0; i < callers->count; i++) {
+        mli_caller *c = &callers->at[i];
+        c->share = by_peak && peak ? c->at_peak_bytes : live ? c->live_bytes : c->alloc_bytes;
+        callers->sum += c->share;
+    }
+}
+static MLI_COLD void mli_callers_sort(mli_callers *callers) {
+    size_t i, k;
+    for (i = 1; i < callers->count; i++) {
+        const mli_caller moving = callers->at[i];
+        for (k = i; k && callers->at[k - 1].share < moving.share; k--)
+            callers->at[k] = callers->at[k - 1];
+        callers->at[k] = moving;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
+    const memlord_site *site;
+    uint32_t i;
+    memset(out, 0, sizeof *out);
+    if (!r->site_stack || row > r->site_rows) return;
+    site = mli_row_site(r->lord, row);
+    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
+        memlord_stack_stat s;
+        const memlord_site *caller =
+            mli_caller_at(r->lord, site, mli_stack_row_at(r->lord, i)->node);
+        const uint64_t held = mli_stack_stat_fill(r->lord, i, &s);
+        if (caller && (s.live_bytes | s.alloc_bytes | s.allocs))
+            mli_caller_add(out, caller, &s, held);
+    }
+    mli_callers_share(out, r->by_peak);
+    mli_callers_sort(out);
+}
+
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
-/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. Owns no
-   state. May use reports/capture and services/answers. Locks: none. */
+/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
+   says what is bad, what grows, who holds or held most, or what is odd. It has a head, which is its
+   first words, and a part for each device that it is about. Anomalies count mistakes of the host
+   and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
+   bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
+   reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
+                               first screen of TEXT */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. A `dev` of 0 means all devices together, and also the losses of the
-   ledger. *i is the position between calls, and must be 0 for the first call. */
+   and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
+   to no device. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 /* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
@@ -28032,8 +28405,8 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
    parts of a kind are written. */
 
-/* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
-   how bad it is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
+/* The kinds of verdicts in their order. Each has a name for JSON, a head, and a word for how bad it
+   is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
    mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
@@ -28261,7 +28634,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
     mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
 /* Writes a verdict such as "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv] f x.c:3".
-   Without a mark writes nothing, because every live block would be a leak. */
+   Writes nothing if the host has set no mark, because every live block would then be a leak. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
     const mli_leak_site *most = &r->leak_sites.line[0];
@@ -28282,8 +28655,8 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns what grows fastest on a device: a tag, a site or the device itself, as `book` says.
-   Returns NULL if none of these grows. */
+/* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
+   itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -28334,8 +28707,8 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. Untagged bytes that are
-   the only holder are not, if the ledger has no tag. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if all
+   bytes are untagged, and the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
@@ -28346,6 +28719,26 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
         if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
     return NULL;
+}
+/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
+   peak or of the live ones, as in ", mostly from load loader.c:10". */
+static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
+                                    int peak) {
+    mli_callers callers;
+    const memlord_site *most = NULL;
+    uint64_t sum = 0, highest = 0;
+    size_t i;
+    if (site == &mli_arena_site) return;
+    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
+    for (i = 0; i < callers.count; i++) {
+        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+        sum += bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        most = callers.at[i].at;
+    }
+    if (!most || highest <= sum / 2) return;
+    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
 }
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
    site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
@@ -28382,6 +28775,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
                  mli_share_of_live(site->bytes, live));
     }
     mli_putf(o, " of %jo", live);
+    if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
 static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
@@ -28401,8 +28795,8 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     return largest;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
-   KiB left". If the holders were noted more than a 64th below the peak, also writes the bytes at
-   that moment, because the shares are of these bytes. */
+   KiB left". If the live bytes were more than a 64th below the peak when the holders were noted,
+   also writes these bytes, because the percentages are of them. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -28427,6 +28821,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             w->site = h->site[0].site;
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
+            mli_put_caller(w, w->site, dev, 1);
         }
         if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
             mli_putf(o, " of %jo", h->bytes);
@@ -28435,9 +28830,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
-   kept, because the bounds of these lists are no fault. If dev is 0, subtracts the counts of all
-   devices, and returns what is left. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
+   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
+   dev is 0, finds the counts that belong to no device. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28619,126 +29014,15 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* --------------------------------------------------------------------- src/reports/callers.h -- */
-
-/* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost one in no library. Owns the list of stacks by site in the report. May use
-   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
-
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
-                          without a function */
-
-/* What one function of the program allocated at a site, as far as the site's stacks tell. The
-   numbers are estimates if stacks are samples. */
-typedef struct mli_caller {
-    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
-    uint64_t live_bytes, alloc_bytes, allocs;
-} mli_caller;
-typedef struct mli_callers {
-    size_t count;
-    mli_caller at[MLI_CALLERS + 1]; /* ordered by live bytes, and then by allocated bytes, the most
-                                       first */
-} mli_callers;
-
-/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of the site with the number `row`. There are none if the site is not in a
-   standard library, or has no stack. */
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
-
-/* --------------------------------------------------------------------- src/reports/callers.c -- */
-
-static size_t mli_callers_size(const mli_report *r) {
-    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
-}
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
-    uint32_t i, site;
-    if (r->row_count < 2) return;
-    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
-    if (!r->site_stack) {
-        r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
-                                          its site's list */
-        site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* no site, or one newer than the capture */
-        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
-        r->site_stack[site] = i;
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
-    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
-}
-
-static int mli_site_is_library(memlord *lord, const memlord_site *site) {
-    const mli_functions *all = mli_site_functions(lord, site);
-    return all && all->at[all->shown].library;
-}
-/* Returns the first function of a stack that is in no library, or NULL if there is none. */
-static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
-    while (node) {
-        const mli_stack_node *at = mli_stack_node_at(lord, node);
-        const memlord_site *site = mli_site_display(lord, at->site);
-        if (!mli_site_is_library(lord, site)) return site;
-        node = at->parent;
-    }
-    return NULL;
-}
-/* Adds the numbers of a stack to those of `site`, the function of the program that called the
-   library. */
-static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
-                                    const memlord_stack_stat *s) {
-    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
-    for (; c < callers->at + callers->count && c < last; c++)
-        if (c->at->file == site->file && c->at->function == site->function &&
-            c->at->line == site->line)
-            break;
-    if (c == callers->at + callers->count) {
-        c->at = c < last ? site : NULL;
-        callers->count++;
-    }
-    c->live_bytes += s->live_bytes;
-    c->alloc_bytes += s->alloc_bytes;
-    c->allocs += s->allocs;
-}
-static int mli_caller_after(const mli_caller *a, const mli_caller *b) {
-    return a->live_bytes != b->live_bytes ? a->live_bytes < b->live_bytes
-                                          : a->alloc_bytes < b->alloc_bytes;
-}
-static MLI_COLD void mli_callers_sort(mli_callers *callers) {
-    size_t i, k;
-    for (i = 1; i < callers->count; i++) {
-        const mli_caller moving = callers->at[i];
-        for (k = i; k && mli_caller_after(&callers->at[k - 1], &moving); k--)
-            callers->at[k] = callers->at[k - 1];
-        callers->at[k] = moving;
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
-    uint32_t i;
-    memset(out, 0, sizeof *out);
-    if (!r->site_stack || row > r->site_rows) return;
-    if (!mli_site_is_library(r->lord, mli_row_site(r->lord, row))) return;
-    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
-        memlord_stack_stat s;
-        const memlord_site *own =
-            mli_own_function(r->lord, mli_stack_row_at(r->lord, i)->node);
-        mli_stack_stat_fill(r->lord, i, &s);
-        if (own && (s.live_bytes | s.alloc_bytes | s.allocs)) mli_caller_add(out, own, &s);
-    }
-    mli_callers_sort(out);
-}
-
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
    formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
-   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
-   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
-   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
-   the host's function writes. */
+   tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
+   Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
+   of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
+   What is added while a writer runs has no number, and is left out. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -28796,7 +29080,8 @@ MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32
 /* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
    scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame number of a return address that occurs in a stack. */
+/* Returns the frame number of a return address in the tree of stacks. The address has the number
+   `place` there. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
@@ -28814,9 +29099,9 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
-                                 frame that calls this one, or 0 if the frame itself does not
-                                 tell */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: if this
+                                 is the frame of a scope, that of the scope around it, or 0 if there
+                                 is none */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
     const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
                                        one function */
@@ -28845,8 +29130,8 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
-                     picked as a sample */
+    double scale; /* how many blocks this one stands for, because only some blocks are picked to
+                     have a stack; 0 if it was not picked */
 } mli_alive;
 
 /* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
@@ -29073,8 +29358,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* keeps the captured sum, because the tag may have got
-                                               bytes since then */
+            if (bytes > left) bytes = left; /* keeps the sum of the arena, because the tag may have
+                                               got bytes since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -29615,7 +29900,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
-/* Writes the callers of a site in a library, and what each of them allocated, if they are known. */
+/* Writes the callers of a site, and what was allocated for each of them, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     mli_callers callers;
     size_t i;
@@ -29623,9 +29908,9 @@ static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     if (!callers.count) return;
     mli_jsonf(r->o, ",'callers':[");
     for (i = 0; i < callers.count; i++)
-        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}",
+        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'at_peak_bytes':%ju}",
                   (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
-                  callers.at[i].live_bytes);
+                  callers.at[i].live_bytes, callers.at[i].at_peak_bytes);
     mli_put_str(r->o, "]");
 }
 static void mli_json_sites(mli_report *r) {
@@ -31512,8 +31797,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
-#define MLI_TEXT_CALLERS 3     /* the most callers of a standard library that are shown for a
-                                  site */
+#define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
 
@@ -31645,25 +31929,18 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions of the program that called the library at a site, with their shares of its
-   live bytes or, if there are none, of its allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of its bytes at the peak or of
+   its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of its
+   allocated bytes: " < load load.c:7 90 %, ...". */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
-    const uint32_t row = mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev);
-    uint64_t live = 0, bytes = 0;
     mli_callers callers;
     size_t i;
-    mli_callers_of(r, row, &callers);
-    for (i = 0; i < callers.count; i++) {
-        live += callers.at[i].live_bytes;
-        bytes += callers.at[i].alloc_bytes;
-    }
-    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++) {
-        const mli_caller *c = &callers.at[i];
-        const double part = (double)(live ? c->live_bytes : c->alloc_bytes);
-        const double percent = live | bytes ? 100 * part / (double)(live ? live : bytes) : 0;
-        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)c->at, percent);
-    }
+    mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev), &callers);
+    while (callers.count > 1 && !callers.at[callers.count - 1].share) callers.count--;
+    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++)
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers.at[i].at,
+                 callers.sum ? mli_share_of_live(callers.at[i].share, callers.sum) : 0);
     if (i < callers.count) mli_put_str(r->o, ", ...");
     if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
 }
@@ -31686,35 +31963,23 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the functions of a frame that are in no standard library, the innermost first. `shown` is
-   how many functions of the stack are already written. Returns that number plus the functions of
-   this frame, or MLI_TEXT_FRAMES + 1 if the stack has more than MLI_TEXT_FRAMES. */
-static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
-    const memlord_site *site = mli_site_display(r->lord, frame);
-    const mli_functions *all = mli_site_functions(r->lord, site);
-    const memlord_function alone = {*site, 0};
-    uint32_t i, count = all ? all->count : 1;
-    for (i = 0; i < count && shown <= MLI_TEXT_FRAMES; i++) {
-        const memlord_function *f = all ? &all->at[i] : &alone;
-        if (f->library) continue;
-        if (shown < MLI_TEXT_FRAMES) mli_putf(r->o, shown ? " < %p" : "%p", (const void *)&f->at);
-        shown++;
-    }
-    return shown;
-}
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". A
-   stack in which all functions are of standard libraries is shown as its innermost frame. */
+/* Writes the functions of a stack that are in no standard library, the innermost first, as in "grow
+   cache.c:7 < load main.c:3 < ...". A stack in which all functions are of standard libraries is
+   shown as its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *at;
     size_t shown = 0;
-    uint32_t at = node;
-    for (; at && shown <= MLI_TEXT_FRAMES; at = mli_stack_node_at(r->lord, at)->parent)
-        shown = mli_text_frame(r, mli_stack_node_at(r->lord, at)->site, shown);
+    walk.lord = r->lord;
+    walk.node = node;
+    while ((at = mli_own_next(&walk)) != NULL && shown++ < MLI_TEXT_FRAMES)
+        mli_putf(r->o, shown > 1 ? " < %p" : "%p", (const void *)at);
     if (!node)
         mli_put_str(r->o, "(unknown)");
     else if (!shown)
         mli_putf(r->o, "%p",
                  (const void *)mli_site_display(r->lord, mli_stack_node_at(r->lord, node)->site));
-    mli_put_str(r->o, shown > MLI_TEXT_FRAMES ? " < ...\n" : "\n");
+    mli_put_str(r->o, at ? " < ...\n" : "\n");
 }
 /* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
@@ -32334,10 +32599,10 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
-/* Writes the scripts and the styles of the page, which are compressed, as base64. */
+/* Writes the compressed scripts and styles of the page as base64. */
 static MLI_COLD void mli_put_packed(mli_out *o) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint32_t bits = 0; /* the last bits, which are in no digit yet, are the lowest */
+    uint32_t bits = 0; /* the n lowest bits are those that are in no digit yet */
     int n = 0;         /* how many bits are in no digit yet */
     size_t i;
     for (i = 0; i < MLI_HTML_PACKED; i++) {
@@ -32369,8 +32634,9 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
-/* Reads the events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the
-   table of the last event of each storage. May use reports/export. Locks: none. */
+/* Reads the ring, which has the latest events of the ledger, up to the moment of a report, for
+   TRACE and MEMORY_VIZ. Owns the table of the last event of each storage (the address or handle of
+   a block). May use reports/export. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -32388,7 +32654,8 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 
 /* Returns what an event adds to the live bytes of its device. */
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-/* Returns 1 if an event is about a block: an alloc, a free, a move, or a free that waits. */
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free that begins
+   to wait. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
 /* The results of one reading of the ring. */
@@ -32506,7 +32773,9 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
-/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
+/* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
+   items that were written, so that they can be repeated by their number. The ring has the latest
+   events of the ledger. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
 /* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
    (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
@@ -32632,8 +32901,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, counted from 0. Appends the items to the list after each MLI_VIZ_BATCH
-   of them (a batch). mli_viz_list_end appends the last batch. */
+/* Begins item i of a list, counted from 0. Items are appended to the list in batches of
+   MLI_VIZ_BATCH. mli_viz_list_end appends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -32742,7 +33011,7 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
 }
 
 /* Writes a live block. If the ring has events of the block's storage, writes the block as the last
-   of them left it, and not as in the map, which was read a moment later. */
+   of them left it, and not as in the map of live blocks, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -32755,7 +33024,8 @@ static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     }
     mli_viz_segment(w, &known);
 }
-/* Writes the blocks that are live in the ring but no longer in the map. */
+/* Writes the blocks that are live by the events of the ring, but no longer in the map of live
+   blocks. */
 static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     uint64_t i;
     for (i = 0; i < w->last.size; i++) {
@@ -32880,8 +33150,10 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
-   none. */
+/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples: if only
+   some blocks are picked to have a stack. A whole is what is divided, such as the live blocks of a
+   site. A share is what one stack gets of it. A frame is a site or another name by which blocks are
+   shown. May use reports/export. Locks: none. */
 
 /* The figures of sites are exact. Those of stacks come from samples, because only some blocks are
    picked for a stack. A stack gets the blocks that were picked, and a share of the other blocks of
@@ -32916,7 +33188,7 @@ typedef struct mli_portion {
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
+    mli_portion *at;  /* a table with open addressing; NULL if stacks are not samples */
     size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
                          use */
     mli_portion none; /* the entry that callers get if there was no memory for a new one */
@@ -33000,9 +33272,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`, in
-   the allocs of its site. If `node` is 0, returns the whole. The pointer is valid until the next
-   call. If there is no memory, the report fails. */
+/* Returns the share of the stack `node` in the live blocks of b's site, tag and scope or, with
+   `allocs`, in the allocs of its site. If `node` is 0, returns the whole. The pointer is valid
+   until the next call. If there is no memory, the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -33036,10 +33308,12 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* so that a site without allocs has an entry */
+        (void)mli_portion_of(t, b, node, 1); /* so that the allocs of this stack and site have an
+                                                entry, even if there were none since the last
+                                                reset */
     }
 }
-/* Adds to the share of each stack the allocs that its row has counted. */
+/* Adds to the share of each stack the allocs that the ledger has counted for it. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
@@ -33165,7 +33439,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     s->next = 0;
 }
 /* If `s` is a share of a stack, adds it to the list of its whole. If `s` is the live blocks of a
-   site, tag and scope, adds them to the `rest` of the site's allocs. */
+   site, tag and scope, adds them to the `rest` of the site's allocs, for mli_portion_decide. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -33212,9 +33486,9 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides `number` among the stacks of a whole that still has `left` to divide. The remainder stays
-   with the whole. If the stacks already have more than the whole (left < 0), divides all of the
-   whole among them. */
+/* Divides a part of a whole among its stacks: `number` of the `left` that no stack has yet. The
+   remainder stays with the whole. If the stacks already have more than the whole (left < 0),
+   divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -33379,7 +33653,8 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ----------------------------------------------------------------------- src/reports/peaks.h -- */
 
-/* Divides what each device held at its peak among stacks and sites. Owns no state. May use
+/* Divides what each device held at its peak among stacks and sites. A site is a place of code that
+   allocates. Stacks are samples if only some allocs are picked to have one. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 
 /* The record of a device's peak has the bytes of the peak, and those of its largest sites
@@ -33415,7 +33690,7 @@ typedef struct mli_peak {
     mli_block_fn put;
     void *writer;
     uint32_t dev;
-    uint32_t rest; /* the frame that stands for bytes of neither a listed site nor a stack */
+    uint32_t rest; /* the frame that stands for bytes that have neither a listed site nor a stack */
     mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
                                             has the bytes of all other sites */
 } mli_peak;
@@ -33437,7 +33712,7 @@ static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
             if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
                 mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
                 break;
-        if (row > p->x->sites) continue; /* the row was added after the capture */
+        if (row > p->x->sites) continue; /* leaves out a site that was added after the capture */
         p->part[i].site = row;
         p->part[i].bytes = h->site[i].live_bytes;
         mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
@@ -33516,8 +33791,10 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
-   Locks: none. */
+/* Writes FOLDED, PPROF and HEAPTRACK. Stacks are samples if only some blocks are picked to have
+   one; a stack then has a share of the blocks of its site (see reports/shares.h). A node is a frame
+   of a stack in the ledger's tree of stacks. Owns no state. May use reports/export and
+   reports/shares. Locks: none. */
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
    stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
@@ -33574,7 +33851,8 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
 /* A walk over the functions of a stack, from the outermost one. */
 typedef struct mli_folded_walk {
     mli_stack stack;   /* the frames that are still to come */
-    uint32_t left;     /* how many functions of the last frame are still to come */
+    uint32_t left;     /* how many functions of the frame that the walk has reached are still to
+                          come */
     mli_frame_name at; /* the function that the walk has reached */
 } mli_folded_walk;
 
@@ -33838,7 +34116,7 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
 }
-/* Writes the next string of the table, and returns its number. */
+/* Writes the next string of the profile's table of strings, and returns its number. */
 static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_pb_size(w->x.o, 6, mli_utf8_size(text));
     mli_put_utf8(w->x.o, text, "");
@@ -33907,7 +34185,8 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame. Each function has a line in it, the outermost the last. */
+/* Writes the location of a frame. It has a line for each function at the frame, the outermost
+   last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -33961,7 +34240,8 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 }
 
 static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
-    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names, and for the rest */
+    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names of the program and the
+                                                       host, and for the rest of the line */
     mli_out line;
     mli_out_buffer(&line, buf, sizeof buf);
     mli_text_process(w->x.r, &line, 1);
@@ -34031,16 +34311,17 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
    Bytes that no call allocated are written as frees of a negative number of bytes. These are the
    bytes of arenas, of blocks that were live at the last reset, and of blocks that a realloc made.
-   Bytes that were live at the peak and are no longer come before the last call. They are freed
-   again, because nobody knows whose they were. Modules are devices; in stacks they are the real
-   modules. Without stacks the scopes that a live block was allocated in are its callers. Parts are
-   left out, because each would be another allocation. Anomalies and drops are comments. */
+   Bytes that were live at the peak, but no longer are, come before the last call, and are freed at
+   the end of the file. Nobody knows whose they were, so their frame is "(no longer live)". The
+   module of a site is its device; that of a return address is its real module. Without stacks the
+   scopes that a live block was allocated in are its callers. Parts are left out, because each
+   would be another allocation. Anomalies and drops are comments. */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations and its live blocks. `older` is the number of live blocks
-   whose allocation is not in the file. Each of the two walks that write live blocks counts them in
-   an element of its own. */
+/* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
+   blocks. `older` is the number of live blocks whose allocation is not in the file. Each of the two
+   walks that write live blocks counts them in an element of its own. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -34054,8 +34335,8 @@ typedef struct mli_heap_writer {
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the first description of the bytes that were live at the peak and
-                                are no longer, and the one after the last */
+    uint64_t gone, gone_end; /* the number of the first description of bytes that were live at the
+                                peak, but no longer are; the number after the last one */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -34134,7 +34415,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, and returns its number. */
+/* Writes the description of an allocation, its size and trace, and returns its number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -34221,15 +34502,16 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. Writes a free of nothing before each free, so that
-   heaptrack does not take the allocation for a temporary one. */
+/* Writes the freed allocations of a trace. Writes a free of description 0, which has no bytes,
+   before each free, so that heaptrack does not take the allocation for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the peak was reset since the capture */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak, because the peak was reset
+                                           since the capture */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -34324,18 +34606,20 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
+/* Writes PROMETHEUS, CSV and TIMELINE. A line is a tag, a scope or a physical device in a list of
+   the capture. Owns no state. May use reports/export. Locks: none. */
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device, never of a sum, so that sum() in a query is
-   right. The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of
-   each device, and as many scopes, have series of their own. All others are added up in a series
-   with an empty name and the label rest="1". Tags and scopes keep their order as long as the ledger
-   lives, so a tag or scope never changes its series. Counters start over at memlord_reset, as the
-   format allows. Sites, streams, blocks and parts of blocks are left out, because each would be a
-   series of its own. Every sample has the labels of the ledger, too, so that processes with other
-   labels have other series. */
+   Every sample is of one device or physical device, or of the whole ledger where no device has the
+   number. None is a sum of other samples, so that sum() in a query is right. The series with tag=""
+   has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each device, and as many
+   scopes, have series of their own. All others are added up in a series with an empty name and the
+   label rest="1". Tags and scopes keep their order as long as the ledger lives, so a tag or scope
+   never changes its series. Counters start over at memlord_reset, as the format allows. Sites,
+   streams, blocks and parts of blocks are left out, because each would be a series of its own.
+   Every sample has the labels of the ledger, too, so that processes with other labels have other
+   series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34363,8 +34647,10 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
-    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the others */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines with a name mli_prom_limit
+                                                has seen */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
+                                                without series of their own */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
@@ -34426,7 +34712,7 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
 /* Writes a sample of the value `v`. If `kind` is 'd', v is signed. If it is 'X', v is in
    billionths, such as nanoseconds (written as seconds) or a rate. Any other kind writes v unsigned.
    The device memlord_device_all() writes no device label. If `key` is NULL, there is no other
-   label. If `label` is NULL, the sample is of what has no series of its own. */
+   label. If only `label` is NULL, the sample has the sum of what has no series of its own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -34590,8 +34876,8 @@ static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, c
     return (size_t)(to - lines) / size;
 }
 
-/* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
-   lines. */
+/* Writes a family with a sample for each of n lines. Each line has `size` bytes. `key` is the label
+   that has the names of the lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
@@ -34860,8 +35146,10 @@ MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. Owns no state. May use reports/export, reports/ring and, for members that JSON has
-   in the same form, reports/json. Locks: none. */
+/* Writes TRACE, which shows live bytes, blocks and scopes over time. The ring has the latest events
+   of the ledger. A slice is what the viewer draws as a bar from a begin to an end. Owns no state.
+   May use reports/export, reports/ring and, for members that JSON has in the same form,
+   reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -34957,7 +35245,7 @@ static MLI_COLD void mli_trace_snapshot(const mli_export *x, const mli_snapshot 
     mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
 }
 
-/* Writes the invocations of a scope that one thread remembers. */
+/* Writes the invocations of a scope on one thread: the latest ones, which the ledger keeps. */
 static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope_record *scope,
                                             const mli_thread_scope *s) {
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
@@ -35182,8 +35470,9 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of
-   metrics do not, so that a frequent scrape is cheap. Requires: the format is known. */
+/* Returns 1 if a format needs the lists of the capture that take a walk over all blocks. A format
+   of metrics does not, so that a program can read metrics often at little cost. Requires: the
+   format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
@@ -35191,7 +35480,7 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL if a knob leaves the format out */
+    void (*write)(mli_report *r); /* NULL if a MEMLORD_NO_... macro leaves the format out */
     int whole;                    /* 1 if the format needs the lists of the capture
                                      (mli_report.whole) */
 } mli_writer;
@@ -35255,7 +35544,8 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
 /* Owns the output of reports to the host's function or to a file. A report is written at once, on
-   request, or at the end of the process. May use reports/ and services/snapshots. Invariants: a
+   request, or at the end of the process. An export is a report that is saved at an interval. A kept
+   string is the ledger's copy of a string. May use reports/ and services/snapshots. Invariants: a
    report file is complete when it gets its name, and a failed report leaves no file; a request is
    safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
    while the host's function writes. */
@@ -35272,9 +35562,10 @@ struct mli_saving_state {
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows
-   snapshots (as TIMELINE and the formats up to TRACE do), takes one more. That one belongs to the
-   report and not to the list, so that frequent reports evict no snapshot. */
+/* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
+   snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
+   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
+   list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35346,7 +35637,7 @@ typedef struct mli_saved_file {
     uint32_t error; /* the first error of the system while the file was written, or 0 */
 } mli_saved_file;
 
-/* Keeps the system's error if this step has failed, and no earlier step had. Returns `failed`. */
+/* Keeps the system's error of the first step that has failed. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
@@ -35533,7 +35824,7 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
 /* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
    and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
    if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request that no call has served yet. */
+   then also serves a request for a report that no call has served yet. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -35619,8 +35910,8 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match counts: .trace.json is not
-                                                    .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest suffix that matches decides:
+                                                    .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -35646,7 +35937,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before the first export, which looks at the path: see mli_prom_labels. */
+/* Sets the path before it saves the first export, which depends on whether a path is set: see
+   mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -35683,15 +35975,17 @@ MLI_API void memlord_request_save(memlord *lord) {
 
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
-/* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
+/* Has the table of all modules that take part in the life of a ledger, and calls their functions in
+   order. Such a function initialises the state of its module, stops its threads, takes its locks
+   for a fork, mends it in a forked child, or frees it: see mli_life. Owns no state. Locks: for a
+   fork, those of all modules, all taken while the cold lock is held. */
 
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Applies the parts of a description that need a registered ledger. */
+/* Calls the functions of the modules that apply a description and need a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
@@ -35820,12 +36114,14 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: one for the end of a thread, and those for a fork. May use all
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. A thread has a
+   record in each ledger that it uses; the orphan record serves all threads without one. May use all
    other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
    then all other locks in their order. */
 
-/* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
-   installed, all threads share the orphan record, which is slower but just as exact. */
+/* Looks up the interposer (a preloaded MemLord), and installs the hooks of the process. If the exit
+   hook cannot be installed, all threads share the orphan record, which is slower but just as
+   exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
@@ -35833,9 +36129,9 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
-   of the thread from getting a record. Signals are blocked meanwhile, because the signal handler of
-   an interposer writes a report if it finds the host in no call of MemLord. The handler could not
-   tell that the hook runs. */
+   of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
+   interposer writes a report if no call of MemLord is in progress, and cannot tell that this hook
+   runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -35904,7 +36200,7 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records but the orphan record become free, and keep their counts and shards. */
+   All other records but the orphan record become free for new threads, and keep their counts. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
@@ -35949,12 +36245,12 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   itself removes the fork handlers of a closed library. This destructor runs after the library's
-   others, because 101 is the first priority that a host may use. It also runs at the end of the
-   process, where threads may go on. A thread that has no hook by then shares the orphan record. The
-   exchange and the add are seq_cst, as are those of a thread that sets its hook, so that one of the
-   two threads sees the other. */
+/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
+   glibc itself removes the fork handlers of a closed library. This destructor runs after the
+   library's others, because 101 is the first priority that a host may use. It also runs at the end
+   of the process, where threads may go on. A thread that has no hook by then shares the orphan
+   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
+   that one of the two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36039,10 +36335,11 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and has the global ledger. May use all other modules. Invariant: a
-   ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
-   After that no other thread uses it. Locks: the registry lock, while the thread holds no other
-   lock. */
+/* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
+   ledgers. A helper is a thread of the ledger's own. A fence is something of the host that a freed
+   block waits for. May use all other modules. Invariant: a ledger that ends first stops its
+   helpers, then drops its fences, and then leaves the registry. After that no other thread uses it.
+   Locks: the registry lock, while the thread holds no other lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -36119,7 +36416,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
    mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because pthread_atfork, and the search for a symbol that does not exist, may call a malloc that
+   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
    calls MemLord. Such a call finds the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
@@ -36202,8 +36499,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire load pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended,
-   the next call of each thread searches the list again. */
+/* Each thread remembers the ledger that it found last, until a ledger ends: then its next call
+   searches the list again. The acquire load pairs with the seq_cst add in mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -36235,10 +36532,10 @@ MLI_API void memlord_destroy(memlord *lord) {
 }
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
-   fails, and sets *r to the error. The ledger is made in full before it becomes the global one,
-   because its own calls may come back here from within malloc. It becomes the global ledger after
-   the process is claimed, so that other threads wait, and before the process starts, so that calls
-   from within the start find the ledger. */
+   fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
+   its own calls may come back here from within malloc. It becomes the global ledger after the
+   process is claimed, so that other threads wait, and before the process starts, so that calls from
+   within the start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36300,12 +36597,12 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like; a
-   hook puts functions of MemLord in their place. Also has the functions behind the macros of
-   api/shim. May use the recording calls and the allocator of the host. Invariant: a function
-   returns the result of the function that it replaces, and leaves errno as that function did,
-   whether or not the ledger could record the call. Locks: the registry lock, while a table is
-   hooked or unhooked. */
+/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like. A
+   hook puts functions of MemLord in their place, and a slot keeps the host's. Also has the
+   functions behind the macros of api/shim. May use the recording calls and the allocator of the
+   host. Invariant: a function returns the result of the function that it replaces, and leaves errno
+   as that function did, whether or not the ledger could record the call. Locks: the registry lock,
+   while a table is hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
@@ -36331,8 +36628,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if the end of a block is to be recorded. If some functions of the table do not record,
-   the ledger may rightly lack the block, so the function looks the block up. */
+/* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
+   not record, the ledger may rightly lack the block, so this function looks the block up. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -36453,8 +36750,8 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns a slot for a host's functions. It is a slot that has had these functions before and has
-   no table now, else the first slot that was never used. Returns NULL if there is none. */
+/* Returns a slot for a host's functions. It is one that has had exactly these functions before and
+   has no table now, else the first slot that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -36463,7 +36760,8 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own pointers back, unless the host has done so itself. */
+/* Puts the host's own functions back into the table of a slot, unless the host has done so
+   itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -36590,8 +36888,8 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: the cold lock while rows and totals start over, then those of each
-   module in their order. */
+   only totals and peaks. Locks: the cold lock while totals start over, then those of each module in
+   their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -36601,8 +36899,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report is of
-                                                       the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report shows
+                                                       the totals before the reset */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

@@ -238,8 +238,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
-   placeholder meanwhile. */
+/* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
+   or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -447,8 +447,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Cleared, because the debug line of a later call would otherwise count this free
-               again. */
+            /* The note is cleared, because the debug line of a later call would otherwise count
+               this free again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -664,7 +664,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* free_begin logged the free */
+    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
     mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
@@ -702,7 +702,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route from one device to the other, and on the device that it goes to. */
+/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
+   device that the copy goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;

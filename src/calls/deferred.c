@@ -43,8 +43,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
-                                               references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
+                                               the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -100,7 +100,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* if a block still has the fence, the block frees it */
+    f->asker = NULL; /* if a block still has the fence, the end of the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);

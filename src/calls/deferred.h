@@ -1,8 +1,9 @@
 /* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
    A fence has two functions of the host. `done` tells whether a device has finished with the block;
    to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
-   the same queue are done in order. Owns no state. May use books/. Invariants: a pending block
-   stays in the map until its last fence is done; only the thread that asks a fence calls its
+   the same queue are done in order. A side record has the facts of a block for which its entry in
+   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
+   block stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 #ifndef MLI_CALLS_DEFERRED_H
 #define MLI_CALLS_DEFERRED_H
@@ -15,17 +16,17 @@
 #include "books/map.h"
 #include "books/fences.h"
 
-/* A block is pending while its side record (what an entry has no room for) has a serial. When the
-   last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
-   slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
-   may end further blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end
-   gets 0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
-   fence (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. When the last fence of a block is done,
+   the block ends, and its end calls mli_call_end like any call. The slow function behind
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
+   then asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
 /* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
    that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. A thread without the system's barrier always takes the slow function, which
-   has a barrier. */
+   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+   function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -57,7 +58,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
+/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
    device type. If `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 

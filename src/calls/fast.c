@@ -233,8 +233,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in `special` ask for them. Looks only in the thread's record and its cache.
-   Returns 0 if one of these is missing there, or if the stack of this alloc is to be sampled. */
+   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
+   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
+   sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -440,8 +441,8 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since the call began. The next call serves these
-       bits. */
+    /* Other threads may have set further bits of this mask since the call began. The thread's next
+       call serves these bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;

@@ -29,8 +29,8 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* the longest time between two looks of a recorder at the clock,
-                                    in ms */
+#define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
+                                    again */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -179,11 +179,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot that leaves the smallest gap
-   in time, or the oldest of several such. So the snapshots that stay are spread over the whole run,
-   however long it becomes. It never evicts the first, the last, or one in which some device, or all
-   devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It
-   evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
+   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
+   whole run, however long it becomes. It never evicts the first, the last, or one in which some
+   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
+   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -284,13 +284,14 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, so the saver is set. */
+   acquire load pairs with the exchange that sets the interval, and comes after the saver was
+   set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* The next save is due an interval from now, so that a process that was stopped does not make
-       up for the saves that it missed. */
+    /* The next save is due an interval from now. So a process that was stopped does not make up for
+       the saves that it missed. */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -339,7 +340,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+/* Starts the thread of a recorder, unless calls of the host take its snapshots. If the system
    starts no thread, safe points do the saving. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
@@ -374,7 +375,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 /* -- the holders of a device at its peak -- */
 
 /* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
-   as a last tag, and its largest sites. If two threads do so at once, the holders of the thread
+   as one more tag, and its largest sites. If two threads do so at once, the holders of the thread
    that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -458,8 +459,8 @@ static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
 /* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child. The recorder of
-   snapshots goes on. The export stops, because its file is the parent's. */
+   their reports go on. The threads of the recorders do not exist in the child: that of snapshots is
+   started again, and the export stops, because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;

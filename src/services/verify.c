@@ -24,7 +24,7 @@
 
 #if !defined(MEMLORD_NO_VERIFY)
 
-/* What the map holds of one row (the counters of a device, site or tag). */
+/* What the blocks of the map add up to, for one row. */
 typedef struct mli_verify_sum {
     uint64_t bytes, blocks, pending;
 } mli_verify_sum;
@@ -38,8 +38,8 @@ typedef struct mli_verify {
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
-    mli_verify_sum picked;           /* blocks with a sampled stack; `bytes` is the sum of their
-                                        weights */
+    mli_verify_sum picked;           /* blocks whose stack was sampled; `bytes` is the sum of their
+                                        weights (the bytes that such a block stands for) */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -77,7 +77,8 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
+/* Returns 1 if a row has a subject (the device, site or tag that it counts), and a look-up of the
+   subject finds the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -161,7 +162,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one. */
+/* Checks the references of a block, and its side record if it has one: the facts for which its
+   entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -178,7 +180,8 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
+/* Checks the rows and the birth (mark, scope and stream) of a block, and adds the block to the sums
+   of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -200,8 +203,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block with a stack is in the table of books/stacks, and adds it to the sum of such
-   blocks. */
+/* Checks that a block with a sampled stack is in the table of such blocks, and adds it to their
+   sum. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -275,8 +278,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of blocks with a stack, and the totals of stacks, against the map. The totals
-   may have more blocks than the map, namely those that are detached. */
+/* Checks the table of blocks with a sampled stack, and the totals of stacks, against the map. The
+   totals may have more blocks than the map, namely those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -297,7 +300,8 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row. *base gets the part that they have published. */
+/* Sums what the threads count on a row. *base gets the bytes that they have published (added to the
+   row itself). */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -392,8 +396,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
-   have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
+   may have ended, because a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -424,8 +428,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a physical device against its `ticket_bytes`, and adds up the open and the
-   closed tickets. */
+/* Checks the bytes of a physical device's tickets against its `ticket_bytes`. Adds the numbers of
+   its open and closed tickets to *open and *closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);

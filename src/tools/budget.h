@@ -90,7 +90,7 @@ static int by_stem_only(const void *a, const void *b) {
     return by_stem((const row *)a, (const row *)b);
 }
 
-/* Returns the one row with a peak that has the function and file of the key. Returns NULL if there
+/* Returns the only row that has a peak, and the function and file of `key`. Returns NULL if there
    is none, or more than one. */
 static row *row_of_stem(const row *key) {
     row *any = (row *)bsearch(key, rows, row_count, sizeof *rows, by_stem_only), *one = NULL;
@@ -245,7 +245,7 @@ static const char *entry_name(const cJSON *blocks, int kind, const entry *e) {
                        : kind == SCOPE ? text_of(blocks, "scope") : e->name;
 }
 
-/* Returns the live bytes that a site holds of a tag or scope in a profile. */
+/* Returns how many live bytes of the entry's tag or scope a site holds in a profile. */
 static double held_by(const struct profile *p, int kind, const entry *e, const cJSON *site) {
     const cJSON *item;
     double bytes = 0;
@@ -284,7 +284,7 @@ static const cJSON *holds_most(const entry *e) {
         const char *device = text_of(item, "device");
         if (kind == DEVICE && device && !strcmp(device, e->name)) list = get(item, "sites");
     }
-    cJSON_ArrayForEach(item, list) { /* the most bytes first */
+    cJSON_ArrayForEach(item, list) { /* the item with the most bytes comes first in the list */
         const cJSON *site = get(item, "site");
         const char *name = entry_name(item, kind, e);
         if (name && !strcmp(name, e->name) && cJSON_GetNumberValue(get(site, "line")) > 0)
@@ -300,8 +300,8 @@ static const cJSON *site_over(const entry *e) {
 }
 
 static void passed_print(const entry *e, int first) {
-    const char *what = e->r ? "peak" : "found"; /* budgets of devices, tags, scopes and sites are
-                                                   peaks */
+    const char *what = e->r ? "peak" : "found"; /* a budget of a device, tag, scope or site limits a
+                                                   peak */
     char a[40], b[40], c[40];
     (void)entry_amount(e, e->budget, a), (void)entry_amount(e, e->found, b);
     (void)entry_amount(e, e->found - e->budget, c);

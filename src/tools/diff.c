@@ -90,15 +90,17 @@ static struct profile {
     cJSON *root;
     words *frames; /* the frames of all stacks */
     size_t frame_count;
-    double depth, sample; /* the most frames of a stack; the bytes from one sample to the next */
-    int absent[KINDS];    /* 1: the profile has no such list */
+    double depth, sample; /* depth: the most frames that a stack may have; sample: stacks are
+                             samples, one every so many bytes */
+    int absent[KINDS];    /* 1: the profile has no list of this kind */
 } base, now;
 
 /* A return address, and its name in one of the profiles. */
 typedef struct place {
     int side, rank;          /* side: 0 for a place of base, 1 for now; rank: of the names of a
                                 place, the one of the higher rank is better */
-    const char *module, *id; /* the module; the id of its build or, if there is none, of the run */
+    const char *module, *id; /* id: the id of the module's build or, if there is none, of the run of
+                                the program */
     double offset;           /* the same module, id and offset in both profiles are the same
                                 place */
     int build;               /* 1: the module has a build id */
@@ -234,7 +236,8 @@ static int by_was(const void *a, const void *b) {
     return x->side != y->side ? x->side - y->side : strcmp(x->was, y->was);
 }
 
-/* Gives one common name to all places of a build that the profile could not name. */
+/* Takes the places from `first` to before `end`, which are of one build. Gives one common name to
+   all of them that have no name. */
 static void estrange(place *first, const place *end) {
     const char *all =
         joined(first->build ? "(unnamed places of another build of %s: not compared)"
@@ -245,8 +248,9 @@ static void estrange(place *first, const place *end) {
             first->is.name = first->is.stem = all, first->is.strange = 1;
 }
 
-/* Finds the builds that only one profile has, among the modules that both profiles have. The places
-   of such builds cannot be compared. Requires: places are sorted by module, id and offset. */
+/* Finds modules that are of different builds in the two profiles. Their places without a name
+   cannot be compared, so they get a common name for each build. Requires: places are sorted by
+   module, id and offset. */
 static void estrange_builds(void) {
     for (size_t i = 0, k, next; i < place_count; i = next) {
         int of_module = 0, sides;
@@ -538,7 +542,7 @@ static void row_join(row *to, const row *from) {
     for (int i = 0; i < 2; i++) to->low[i] += from->low[i];
 }
 
-/* Adds up the rows of the same name. */
+/* Adds up the rows of the same kind and name. */
 static void merge_names(void) {
     size_t n = 0, twice = 0;
     if (row_count) qsort(rows, row_count, sizeof *rows, by_name);

@@ -25,7 +25,8 @@ static const char *amount(double v, int sign, char *text) {
     return text;
 }
 
-/* Returns a change as a percentage of the base's value, or "" if that value is 0 or not known. */
+/* Returns a change as a percentage of the value in `base`, or "" if that value is 0 or not
+   known. */
 static const char *percent(const row *r, char *text) {
     const double was = r->bytes[0][measure], part = growth(r, measure) / was * 100;
     if (!(was > 0) || !(fabs(part) > 0)) return "";
@@ -66,7 +67,8 @@ static void github_put(const char *text, int property) {
 }
 
 /* Prints a message that GitHub shows at the file and line of a site. Without a site GitHub shows
-   the message on the page of the run. Paths are relative to the root of the repository. */
+   the message on the page of the run. Prints the path of the file relative to the root of the
+   repository. */
 static void github_line(const char *command, const cJSON *site, const char *message) {
     const char *root = getenv("GITHUB_WORKSPACE"), *file = text_of(site, "file");
     const double line = cJSON_GetNumberValue(get(site, "line"));

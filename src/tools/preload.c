@@ -31,7 +31,8 @@
                                have all functions that are inlined at a return address. A site is
                                shown as the innermost of them that is not of a standard library.
                                symbolize can also name the functions of a JSON report later, and on
-                               another machine
+                               another machine. The time in the last report is that of the program's
+                               end, before symbolize runs
         MEMLORD_FOLD=1         symbolize leaves the arguments of templates out of names
         MEMLORD_STACK_BYTES=n  take the stack of one allocation in every n bytes in the mean,
                                524288 if not set; 1 takes the stack of every allocation. Each run
@@ -119,9 +120,9 @@
 */
 #define _GNU_SOURCE /* RTLD_NEXT, dladdr, F_DUPFD_CLOEXEC */
 
-/* The interposer has a private copy of the library, whose names cannot clash with those of a
-   MemLord in the host. The thread-local variables of the copy are initial-exec, because libc
-   allocates dynamic ones with malloc, which this library replaces. */
+/* The interposer (this library) has a private copy of MemLord, whose names cannot clash with those
+   of a MemLord in the program. The thread-local variables of the copy are initial-exec, because
+   libc allocates dynamic ones with malloc, which this library replaces. */
 #define MEMLORD_STATIC
 #define MEMLORD_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 #define MEMLORD_IMPLEMENTATION
@@ -133,18 +134,18 @@
 #include <fcntl.h>     /* F_DUPFD_CLOEXEC */
 #include <limits.h>    /* PATH_MAX */
 #include <link.h>      /* dl_iterate_phdr: the modules */
-#include <poll.h>      /* waits with a time limit */
+#include <poll.h>      /* poll, which waits with a time limit */
 #include <pthread.h>   /* pthread_atfork */
 #include <setjmp.h>    /* siglongjmp, the way out of an unwinder that crashes */
-#include <signal.h>    /* SIGPIPE and others, while reporting */
-#include <spawn.h>     /* posix_spawn: symbolize */
+#include <signal.h>    /* SIGPIPE and others, which are blocked during a report */
+#include <spawn.h>     /* posix_spawn, which starts symbolize */
 #include <stdio.h>     /* snprintf */
-#include <stdlib.h>    /* what is interposed, getenv, strtol */
+#include <stdlib.h>    /* malloc and others that are replaced here, getenv, strtol */
 #include <sys/auxv.h>   /* AT_SECURE */
 #include <sys/mman.h>   /* mmap, mprotect */
 #include <sys/resource.h> /* setpriority */
-#include <sys/socket.h> /* socketpair: to and from symbolize */
-#include <sys/stat.h>  /* fstat: whose descriptor it is */
+#include <sys/socket.h> /* socketpair, which connects symbolize */
+#include <sys/stat.h>  /* fstat, which tells which file a descriptor is */
 #include <sys/syscall.h> /* exit_group */
 #include <sys/wait.h>  /* waitpid */
 #include <time.h>      /* clock_gettime */
@@ -157,8 +158,8 @@
 
 /* ------------------------------------------------------------------ the real functions -- */
 
-/* The memory that malloc returns before the real malloc of the C library is known: dlsym may
-   allocate while it looks for the real functions. It is never freed. */
+/* The memory that malloc returns before the real malloc of the C library is known. dlsym may
+   allocate while it looks for the real malloc. This memory is never freed. */
 #define BOOT_BYTES 65536
 #define BOOT_ALIGN 16
 static unsigned char boot[BOOT_BYTES] __attribute__((aligned(BOOT_ALIGN)));
@@ -214,7 +215,7 @@ static __thread struct {
 /* The process that the ledger `lord` belongs to. A child that vfork, or a bare clone, made has the
    same memory, so it sees the ledger of its parent. */
 static pid_t self;
-static int finished; /* 1: a report is being written; 2: the last one is written or being written */
+static int finished; /* 1: a report is being written; 2: the last report is written */
 static int reports = 1; /* the number that the next report of this process has */
 static uint32_t snapshots_ms; /* the interval of the snapshots, in ms; 0: none are taken */
 
@@ -324,7 +325,8 @@ static size_t take_stack(void *unused, void **frames, size_t cap) {
     (void)unused;
     unwinding = 1;
     (void)__atomic_add_fetch(&unwinders.inside, 1, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST) && /* pairs with close_unwinders */
+    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST) && /* pairs with the addition in
+                                                                    close_unwinders */
         __atomic_load_n(&lost_stacks, __ATOMIC_RELAXED) < LOST_STACKS) {
         timer_t limit;
         const int limited = begin_limit(&limit);
@@ -350,8 +352,8 @@ static void open_unwinders(void) {
     (void)__atomic_sub_fetch(&unwinders.closed, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Begins the books of a forked child, which inherits the live blocks and nothing that was before
-   the fork. The start of the snapshots takes the first one. */
+/* Starts totals, peaks and snapshots anew in a forked child, which keeps only the live blocks of
+   its parent. memlord_snapshots_start takes the first snapshot. */
 static void forked(void) {
     inside = 1;
     unwinders.inside = unwinding;

@@ -1,11 +1,11 @@
-/* A part of preload.c: finds the file that stderr was when the program started, and writes to
-   it. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: finds the file
+   that stderr was when the program started, and writes to it. */
 
 /* ------------------------------------------------------------------ whose descriptor ----- */
 
 static struct {
     int known;      /* 1: stderr was open at the start */
-    dev_t device;   /* the device of the file that stderr was */
+    dev_t device;   /* the device of the file that stderr was at the start */
     ino_t inode;    /* the inode of the same file */
     int duplicate;  /* another descriptor of the same file; -1 if there is none */
 } start_stderr;

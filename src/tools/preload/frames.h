@@ -1,5 +1,6 @@
-/* A part of preload.c: takes stacks by libunwind, finds the functions that MEMLORD_SKIP leaves out
-   of stacks, and notes which calls this library does not see. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: takes stacks by
+   libunwind, finds the functions that MEMLORD_SKIP leaves out of stacks, and notes which calls this
+   library does not see. */
 
 /* ----------------------------------------------------------------------------- libunwind -- */
 
@@ -49,7 +50,8 @@ static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) 
 #define LIBUNWIND(name) "_ULx86_64_" name
 #define LIBUNWIND_CONTEXT "_Ux86_64_getcontext"
 #else
-#define LIBUNWIND(name) "unw_" name /* libunwind exports few of these names, so it is not used */
+#define LIBUNWIND(name) "unw_" name /* on other processors libunwind exports few of these names, so
+                                       it is not used there */
 #define LIBUNWIND_CONTEXT "unw_getcontext"
 #endif
 
@@ -134,6 +136,7 @@ static size_t first_unwind(void **frames, size_t cap) {
                                                                 : unwind_by_libunwind(frames, cap);
     if (n > 2) {
         __atomic_store_n(&fast_unwind, unwind_by_libunwind, __ATOMIC_RELEASE); /* pairs with
+                                                                                  the load in
                                                                                   unwind_or_lose */
         return n;
     }
@@ -150,8 +153,8 @@ static void open_libunwind(void) {
     library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (library && find_libunwind(library) && dladdr(libunwind.space, &at) &&
         tame_libunwind(at.dli_fbase))
-        __atomic_store_n(&fast_unwind, first_unwind, __ATOMIC_RELEASE); /* pairs with
-                                                                           unwind_or_lose */
+        __atomic_store_n(&fast_unwind, first_unwind, __ATOMIC_RELEASE); /* pairs with the load
+                                                                           in unwind_or_lose */
     else if (number_of("MEMLORD_STACK_BYTES") || getenv("MEMLORD_SKIP"))
         add_note("stacks take 20 times as long without ", "libunwind.so.8");
 }
@@ -159,7 +162,7 @@ static void open_libunwind(void) {
 /* --------------------------------------------------------------- functions left out -- */
 
 static const char *skip_names; /* the value of MEMLORD_SKIP */
-static uint64_t skips_found;   /* a bit for each name in MEMLORD_SKIP that some symbol has */
+static uint64_t skips_found;   /* bit n % 64 is set if some symbol has name n of MEMLORD_SKIP */
 
 /* Returns 1 if a symbol is the function `name`, or a part that the compiler split off from it, such
    as "name.cold". */
@@ -276,9 +279,9 @@ static void read_skips(void) {
 /* Returns the module whose malloc the program calls, or NULL if that malloc is ours. */
 static const char *other_malloc(void) {
     Dl_info found, ours;
-    void *symbol = NULL; /* in a program at a fixed address that takes the address of malloc, the
-                            symbol is undefined; it is then an entry of a table that leads to our
-                            malloc */
+    void *symbol = NULL; /* the symbol of malloc that was found; it is undefined in a program at a
+                            fixed address that takes the address of malloc, and is then an entry of
+                            a table that leads to our malloc */
 #if !defined(__GLIBC__) /* musl has no dladdr1 */
 #define dladdr1(address, info, entry, flags) dladdr(address, info)
 #endif

@@ -1,4 +1,5 @@
-/* A part of preload.c: ends an unwinder (the code that takes stacks) that crashes or hangs. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: ends an unwinder
+   (the code that takes stacks) that crashes or hangs. */
 
 /* --------------------------------------------------------------- the unwinder's faults -- */
 
@@ -23,7 +24,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     struct sigaction plain;
     (void)context;
     if (escape) siglongjmp(*escape, 1);
-    if (info->si_code == SI_TIMER) return; /* the time limit of an unwinder that has ended
+    if (info->si_code == SI_TIMER) return; /* sent by the timer of an unwinder that has ended
                                               meanwhile */
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
@@ -55,7 +56,8 @@ static void begin_guard(void) {
             continue;
         memset(&now, 0, sizeof now);
         now.sa_sigaction = on_fault;
-        now.sa_flags = SA_SIGINFO | SA_NODEFER; /* no signal stays blocked after siglongjmp */
+        now.sa_flags = SA_SIGINFO | SA_NODEFER; /* SA_NODEFER, so that no signal stays blocked after
+                                                   siglongjmp */
         if (!change_action(faults[i], &now, NULL) && faults[i] == SIGSEGV)
             guarded = number_of("MEMLORD_STACK_BYTES") != 1 && !getenv("MEMLORD_SKIP");
     }

@@ -1,6 +1,7 @@
-/* A part of preload.c: the functions that replace malloc, free and others of the C library. Each
-   calls the real function, that of the C library, and records the block in the ledger with its
-   site, which is the place of the call. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: the functions
+   that replace malloc, free and others of the C library. Each calls the real function, that of the
+   C library, and records the block in the ledger with its site, which is the place of the call.
+   `inside` is 1 while a thread is in this library. */
 
 /* --------------------------------------------------------------------------- the hooks -- */
 

@@ -1,6 +1,6 @@
-/* A part of preload.c: the labels of reports, the redirection of calls from one module to another,
-   and the functions that jemalloc has under names of its own. A module is the program or a shared
-   library. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: the labels of
+   reports, the redirection of calls from one module to another, and the functions that jemalloc has
+   under names of its own. A module is the program or a shared library. */
 
 /* ---------------------------------------------------------------- what reports must say -- */
 

@@ -1,4 +1,5 @@
-/* A part of preload.c: the functions that replace operator new and delete (the hooks). */
+/* A part of preload.c, a library that is loaded into a program to record its heap: the functions
+   that replace operator new and delete (the hooks). */
 
 /* -------------------------------------------------------------- operator new and delete -- */
 

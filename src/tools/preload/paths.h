@@ -1,4 +1,5 @@
-/* A part of preload.c: the file of the report. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: finds the file
+   that a report is written to. The program may have ledgers of its own, by memlord.h. */
 
 /* ------------------------------------------------------------------ the file of a report -- */
 
@@ -91,7 +92,7 @@ static void check_path(void) {
     say(line);
 }
 
-/* Returns 1 if a path has a suffix that is not that of a format. */
+/* Returns 1 if a path has a suffix that no format has. */
 static int has_unknown_suffix(const char *path) {
     const char *name = strrchr(path, '/');
     const char *suffix = strrchr(name ? name : path, '.');

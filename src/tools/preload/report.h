@@ -1,5 +1,5 @@
-/* A part of preload.c: writes the reports. symbolize is the program that names functions and
-   lines. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: writes the
+   reports. symbolize is the program that names functions and lines. */
 
 /* -------------------------------------------------------------------------- the report -- */
 
@@ -146,8 +146,9 @@ static void label_names(int on) {
     (void)memlord_labels_set(lord, on ? labels : *notes ? notes : NULL);
 }
 
-/* Writes the report. Blocks SIGPIPE (the reader is gone), SIGXFSZ (a file grew too large) and
-   SIGTTOU (another program has the terminal). They must not change how this program ends. */
+/* Writes the report. Blocks the signals SIGPIPE (the reader is gone), SIGXFSZ (a file grew too
+   large) and SIGTTOU (another program has the terminal), because they must not change how this
+   program ends. */
 static void report(void) {
     static const int harmful[] = {SIGPIPE, SIGXFSZ, SIGTTOU};
     static const struct timespec at_once;
@@ -177,7 +178,7 @@ extern char single_threaded __asm__("__libc_single_threaded") __attribute__((wea
 
 /* Lowers the priority of all other threads when the program ends. Else those that still compute
    would take most of the processors from the last report. A thread of the lowest priority still
-   runs, so that it drops a lock which the report waits for. */
+   runs, so that it can drop a lock that the report waits for. */
 static void slow_others(void) {
     const long self_thread = syscall(SYS_gettid);
     char list[1024];
@@ -188,8 +189,8 @@ static void slow_others(void) {
 #endif
     size = readlink("/proc/self", list, sizeof list - 1);
     list[size > 0 ? size : 0] = 0;
-    if (strtol(list, NULL, 10) != (long)getpid()) return; /* /proc has the numbers of another
-                                                             container */
+    if (strtol(list, NULL, 10) != (long)getpid()) return; /* leaves the threads alone, because /proc
+                                                             has the numbers of another container */
     fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (fd >= 0 && (size = syscall(SYS_getdents64, fd, list, sizeof list)) > 0) {
         for (at = 0; at < size;) {

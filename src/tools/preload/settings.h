@@ -1,4 +1,5 @@
-/* A part of preload.c: reads the variables of the environment, and says which have no effect. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: reads the
+   variables of the environment, and says which have no effect. */
 
 /* --------------------------------------------------------------------------- settings -- */
 

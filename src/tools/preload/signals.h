@@ -1,4 +1,5 @@
-/* A part of preload.c: reports that a signal asks for, or that are due by the clock. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: writes reports
+   that a signal asks for, or that are due by the clock. */
 
 /* --------------------------------------------------------------- signals and the clock -- */
 
@@ -16,8 +17,8 @@ static struct {
     timer_t timer;
 } due = {0, 0, INT64_MAX, 0, 0, 0, 0};
 
-#define CALL_MS 2000 /* how long a signal waits for a call of malloc to end; a call that a handler
-                        left by longjmp never ends */
+#define CALL_MS 2000 /* how long a signal waits for the call of malloc that it interrupts to end, in
+                        ms; a call that a handler left by longjmp never ends */
 
 /* Not 0 while this thread is in fork, which holds the locks of the ledger and of malloc. */
 static __thread int forking __attribute__((tls_model("initial-exec")));

@@ -1,5 +1,6 @@
-/* A part of preload.c: finds the names of return addresses. A place is a return address as an
-   offset in the file of a module (the program or a shared library). */
+/* A part of preload.c, a library that is loaded into a program to record its heap: finds the names
+   of return addresses. A place is a return address as an offset in the file of a module (the
+   program or a shared library). */
 
 /* ----------------------------------------------------------------------------- symbols -- */
 
@@ -30,7 +31,8 @@ static struct {
     int64_t born;                /* when this program began, in ms since 1970 */
     int folds;                   /* 1: names are without the arguments of templates */
     const char *library;         /* the path of this library; NULL if it is not known */
-    char resolved[PATH_MAX];     /* the same, if the loader has only a relative path */
+    char resolved[PATH_MAX];     /* memory for the absolute path, if the loader has only a relative
+                                    one */
     char path[2][PATH_MAX + 32]; /* the two paths where symbolize may be: where it is built, and
                                     where it is installed; "" before find_symbolize */
 } symbolize;
