@@ -558,8 +558,8 @@
 #define MLI_JOIN2(a, b) a##b
 #define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 
-/* A cast in the style of the language. Macros expand in the host's files, which may be compiled
-   with -Wold-style-cast. */
+/* A cast in the style of C or of C++. Macros expand in the host's files, which may be compiled with
+   -Wold-style-cast. */
 #ifdef __cplusplus
 #define MLI_CAST(type, value) static_cast<type>(value)
 #else
@@ -1042,8 +1042,8 @@ MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, meml
 /* -- views: several owners of one storage -- */
 
 /* Records that the caller holds a storage. A storage that is not live begins, with one reference. A
-   live storage gets one more reference and no bytes; `bytes` is then ignored. So tied weights and
-   views count once. */
+   live storage gets one more reference and no bytes; `bytes` is then ignored. So the bytes of a
+   storage with several owners, such as tied weights, count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1701,10 +1701,12 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    memory that one or several devices share. A poller is a thread of MemLord that samples a physical
    device at intervals. A ticket holds bytes of a limit for later allocs. An account is charged the
    bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
-   collection is a run of the host's callbacks that give memory back. A page is a file by which the
-   ledgers of several processes tell each other what they hold. A scope is a phase of the program
-   with a name. A context is the open tags and scopes that the calls of a thread use. A selector
-   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+   collection is a run of the host's callbacks that give memory back. A strategy is a list of bands;
+   a band is a range of used % (the used part of the capacity) with a threshold at which a
+   collection is due. A page is a file by which the ledgers of several processes tell each other
+   what they hold. A scope is a phase of the program with a name. A context is the open tags and
+   scopes that the calls of a thread use. A selector (`sel`) is one device, all devices of a type,
+   or all devices. >>concepts has all such words. */
 
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
@@ -1872,11 +1874,11 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
    and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
    freed something.
-   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there, also
-           over 2^62 bytes in all. A warning then has memlord_explain or the account, at most once a
-           second. E_INVALID if bytes is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one
-           device; E_NOMEM; E_STATE if the ledger's own allocator calls it. After an error *out is
-           0. */
+   Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
+           this thread uses there, or 2^62 in all. A warning then has the line of memlord_explain,
+           or names the account, at most once a second. E_INVALID if bytes is over 2^48 or `out` is
+           NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE if the ledger's own
+           allocator calls it. After an error *out is 0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -1996,8 +1998,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
-                                 raise */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
+                                 them */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -2192,8 +2194,8 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   It looks at the bands of the device, so a collection may run inside this call. Inside the
-   device's capacity source none runs, but a later call runs it.
+   It looks at the bands of the device, so a collection may run inside this call. If the device's
+   capacity source makes the call, no collection runs in it, but in a later call.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -2305,7 +2307,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
-           MEMLORD_MAX_SCOPES paths. Reports count what E_NOMEM dropped.
+           MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
    Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
@@ -2350,7 +2352,7 @@ MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scop
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
-/* The totals of all finished invocations of a path. The strings live until destroy. */
+/* The totals of a scope. An invocation is one run of the scope. The strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
     const memlord_site *site; /* place of the MEMLORD_SCOPED; NULL: memlord_scope_begin began the
@@ -2360,7 +2362,8 @@ typedef struct memlord_scope_stat {
     uint64_t count, running;  /* invocations that are over; invocations that are not */
     struct {
         int64_t total, min, max;
-    } bytes, blocks;          /* deltas of the invocations that are over */
+    } bytes, blocks;          /* bytes and blocks allocated less those freed, in the invocations
+                                 that are over */
     uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
                                  device counts by itself, and then the devices are added, so the sum
                                  is an upper bound if there are several */
@@ -2427,11 +2430,11 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and
-   sites, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the
-   whole run. For a further one it drops and counts the snapshot whose neighbours are closest in
-   time. The first and the last one stay, and so do those in which a device, or all devices
-   together, held most. A checkpoint goes only when nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with the 16 largest tags and sites
+   of each device, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread
+   over the whole run. For a further snapshot it drops one, and counts that: the one whose
+   neighbours are closest in time. The first and the last one stay, and so do those in which a
+   device, or all devices together, held most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
            count one more dropped snapshot.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
@@ -2776,8 +2779,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
 
-/* Records an alloc on a ticket: the name that memlord_alloc_with had in 0.4. The next release
-   leaves it out. */
+/* Records an alloc on a ticket, under the name that memlord_alloc_with had in 0.4. The next release
+   will not have this name. */
 MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
                                                  memlord_device device, uint64_t storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -3229,8 +3232,9 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* Returns true if the handle has an end to record. It has none if it is empty, on a NULL
-       ledger, or if the ledger refused the reference. It has one after E_NOMEM. */
+    /* Returns true if the handle has an end to record. A handle has no end to record if it is
+       empty, if its ledger is NULL, or if the ledger refused the reference. After E_NOMEM it has an
+       end to record. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
@@ -4454,10 +4458,10 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is
-   /proc/self/cgroup, with lines number:controllers:path. The path is cut out in place. The memory
-   controller belongs to one version at a time. If no line names it, it belongs to version 2, whose
-   line has no controllers. */
+/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
+   /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
+   the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
+   time. If no line names it, it belongs to version 2, whose line has no controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -5310,10 +5314,11 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     return *mark != 0;
 }
 
-/* Compares the address with the bounds of a section. Below -O2 the functions between a call of the
-   host and MLI_NOTE_CALLER keep their frames. Recorded stacks leave these frames out. These
-   functions lie in one section, and the linker tells where it begins and ends. A copy that was
-   inlined into the host's function lies elsewhere, and counts as the host's. */
+/* Below -O2 the functions that run between a call of the host and MLI_NOTE_CALLER keep their
+   frames. Recorded stacks leave these frames out. These functions lie in one section, and the
+   linker tells where the section begins and ends. So mli_is_own compares the address with these
+   bounds. A copy of such a function that was inlined into the host's function lies elsewhere, and
+   counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -5948,8 +5953,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
-                          for */
+    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
+                          (services/bands.h) allow for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -5971,7 +5976,7 @@ struct mli_stacks_state {
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
-                                                   vector; they grow under the cold lock */
+                                                   vector; the vectors grow under the cold lock */
     mli_u64 cut;                      /* how many stacks have at most one return address, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
@@ -7724,8 +7729,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ------------------------------------------------------------------------ src/base/vectors.c -- */
 
-/* Returns the array of a vector, grown until it has room for `chunk`, or NULL if there is no
-   memory. Requires: the caller is the only writer of the vector. */
+/* Returns the array of a vector, grown until it has room for the chunk with the number `chunk`.
+   Returns NULL if there is no memory. Requires: the caller is the only writer of the vector. */
 static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
                                                     uint32_t chunk, mli_alloc_fn grab) {
     mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
@@ -17910,7 +17915,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* if a block still has the fence, the block frees it */
+    f->asker = NULL; /* if a block still has the fence, the end of the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -28121,6 +28126,170 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
     mli_own_free(lord, r->stat, r->device_size);
 }
 
+/* --------------------------------------------------------------------- src/reports/callers.h -- */
+
+/* Finds the functions that a site was called from: in each stack of the site, the innermost function
+   of the program itself, or the next one if that is the site's own. The functions of standard
+   libraries are left out. A row is the number of a site on one device, or of a stack. Owns the list
+   of stacks by site in the report. May use reports/capture and the reading functions of books/.
+   Locks: those of the reading functions. */
+
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
+                          one without a function */
+
+/* What was allocated at a site when one function called it, as far as the site's stacks tell. The
+   numbers are estimates if stacks are samples. */
+typedef struct mli_caller {
+    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
+    uint64_t live_bytes, alloc_bytes, allocs;
+    uint64_t at_peak_bytes; /* what was live at the peak of the device */
+    uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
+                       are any; else the live bytes; if no caller has these, the allocated bytes */
+} mli_caller;
+typedef struct mli_callers {
+    size_t count;
+    uint64_t sum;                   /* the sum of the shares */
+    mli_caller at[MLI_CALLERS + 1]; /* the largest share first */
+} mli_callers;
+
+/* Walks the functions of a stack that are in no standard library. */
+typedef struct mli_own_walk {
+    memlord *lord;
+    uint32_t node, function; /* the node of the frame to look at next, and which of the functions
+                                that are inlined there; at the start the innermost node and 0 */
+} mli_own_walk;
+/* Returns the next function, the innermost first, or NULL after the last one. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
+
+/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
+/* Finds the callers of the site with the number `row`. A site that is in no standard library has
+   callers only as far as the functions in its stacks have names. */
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
+
+/* --------------------------------------------------------------------- src/reports/callers.c -- */
+
+static size_t mli_callers_size(const mli_report *r) {
+    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
+}
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
+    uint32_t i, site;
+    if (r->row_count < 2) return;
+    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
+    if (!r->site_stack) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
+                                          its site's list */
+        site = mli_stack_row_at(r->lord, i)->site;
+        if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
+                                                       one that is newer than the capture */
+        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
+        r->site_stack[site] = i;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
+    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
+}
+
+static int mli_site_is_library(memlord *lord, const memlord_site *site) {
+    const mli_functions *all = mli_site_functions(lord, site);
+    return all && all->at[all->shown].library;
+}
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
+    while (walk->node) {
+        const mli_stack_node *node = mli_stack_node_at(walk->lord, walk->node);
+        const memlord_site *site = mli_site_display(walk->lord, node->site);
+        const mli_functions *all = mli_site_functions(walk->lord, site);
+        const uint32_t i = walk->function++;
+        if (i >= (all ? all->count : 1)) {
+            walk->node = node->parent;
+            walk->function = 0;
+        } else if (!all) {
+            return site;
+        } else if (!all->at[i].library) {
+            return &all->at[i].at;
+        }
+    }
+    return NULL;
+}
+/* Returns the function that a site was called from in a stack, or NULL if it is not known. A
+   function that calls itself is not its own caller. The text in place of the frames of a cut stack
+   has no file, and is no caller. */
+static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
+                                                  uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *own, *caller;
+    walk.lord = lord;
+    walk.node = node;
+    own = caller = mli_own_next(&walk);
+    if (!own || mli_site_is_library(lord, site)) return own;
+    if (!own->function[0]) return NULL;
+    while (caller && (!strcmp(caller->function, own->function) ||
+                      !strcmp(caller->function, site->function)))
+        caller = mli_own_next(&walk);
+    return caller && caller->function[0] && caller->file[0] ? caller : NULL;
+}
+/* Adds the numbers of a stack to those of `site`, the caller in the stack. */
+static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
+                                    const memlord_stack_stat *s, uint64_t held) {
+    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
+    for (; c < callers->at + callers->count && c < last; c++)
+        if (c->at->file == site->file && c->at->function == site->function &&
+            c->at->line == site->line)
+            break;
+    if (c == callers->at + callers->count) {
+        c->at = c < last ? site : NULL;
+        callers->count++;
+    }
+    c->live_bytes += s->live_bytes;
+    c->at_peak_bytes += held;
+    c->alloc_bytes += s->alloc_bytes;
+    c->allocs += s->allocs;
+}
+/* Sets the share of each caller, and the sum of the shares. */
+static MLI_COLD void mli_callers_share(mli_callers *callers, int by_peak) {
+    uint64_t peak = 0, live = 0;
+    size_t i;
+    for (i = 0; i < callers->count; i++) {
+        peak += callers->at[i].at_peak_bytes;
+        live += callers->at[i].live_bytes;
+    }
+    for (i = 0; i < callers->count; i++) {
+        mli_caller *c = &callers->at[i];
+        c->share = by_peak && peak ? c->at_peak_bytes : live ? c->live_bytes : c->alloc_bytes;
+        callers->sum += c->share;
+    }
+}
+static MLI_COLD void mli_callers_sort(mli_callers *callers) {
+    size_t i, k;
+    for (i = 1; i < callers->count; i++) {
+        const mli_caller moving = callers->at[i];
+        for (k = i; k && callers->at[k - 1].share < moving.share; k--)
+            callers->at[k] = callers->at[k - 1];
+        callers->at[k] = moving;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
+    const memlord_site *site;
+    uint32_t i;
+    memset(out, 0, sizeof *out);
+    if (!r->site_stack || row > r->site_rows) return;
+    site = mli_row_site(r->lord, row);
+    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
+        memlord_stack_stat s;
+        const memlord_site *caller =
+            mli_caller_at(r->lord, site, mli_stack_row_at(r->lord, i)->node);
+        const uint64_t held = mli_stack_stat_fill(r->lord, i, &s);
+        if (caller && (s.live_bytes | s.alloc_bytes | s.allocs))
+            mli_caller_add(out, caller, &s, held);
+    }
+    mli_callers_share(out, r->by_peak);
+    mli_callers_sort(out);
+}
+
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
 /* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
@@ -28557,6 +28726,26 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
         if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
     return NULL;
 }
+/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
+   peak or of the live ones, as in ", mostly from load loader.c:10". */
+static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
+                                    int peak) {
+    mli_callers callers;
+    const memlord_site *most = NULL;
+    uint64_t sum = 0, highest = 0;
+    size_t i;
+    if (site == &mli_arena_site) return;
+    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
+    for (i = 0; i < callers.count; i++) {
+        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+        sum += bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        most = callers.at[i].at;
+    }
+    if (!most || highest <= sum / 2) return;
+    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
+}
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
    site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
    more than any tag, writes "untagged" or "arenas" in place of the tag. Leaves out a tag that
@@ -28592,6 +28781,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
                  mli_share_of_live(site->bytes, live));
     }
     mli_putf(o, " of %jo", live);
+    if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
 static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
@@ -28637,6 +28827,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             w->site = h->site[0].site;
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
+            mli_put_caller(w, w->site, dev, 1);
         }
         if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
             mli_putf(o, " of %jo", h->bytes);
@@ -28827,121 +29018,6 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
     mli_jsonf(r->o, ",\n'verdicts':[");
     mli_verdicts_write(&w);
     mli_put_str(r->o, "]");
-}
-
-/* --------------------------------------------------------------------- src/reports/callers.h -- */
-
-/* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost function that is in no library. A row is the number of a site on one device,
-   or of a stack. Owns the list of stacks by site in the report. May use reports/capture and the
-   reading functions of books/. Locks: those of the reading functions. */
-
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
-                          one without a function */
-
-/* What one function of the program allocated at a site, as far as the site's stacks tell. The
-   numbers are estimates if stacks are samples. */
-typedef struct mli_caller {
-    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
-    uint64_t live_bytes, alloc_bytes, allocs;
-} mli_caller;
-typedef struct mli_callers {
-    size_t count;
-    mli_caller at[MLI_CALLERS + 1]; /* ordered by live bytes, and then by allocated bytes, the most
-                                       first */
-} mli_callers;
-
-/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of the site with the number `row`. There are none if the site is not in a
-   standard library, or has no stack. */
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
-
-/* --------------------------------------------------------------------- src/reports/callers.c -- */
-
-static size_t mli_callers_size(const mli_report *r) {
-    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
-}
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
-    uint32_t i, site;
-    if (r->row_count < 2) return;
-    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
-    if (!r->site_stack) {
-        r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
-                                          its site's list */
-        site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
-                                                       one that is newer than the capture */
-        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
-        r->site_stack[site] = i;
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
-    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
-}
-
-static int mli_site_is_library(memlord *lord, const memlord_site *site) {
-    const mli_functions *all = mli_site_functions(lord, site);
-    return all && all->at[all->shown].library;
-}
-/* Returns the innermost function of a stack that is in no standard library, or NULL if there is
-   none. */
-static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
-    while (node) {
-        const mli_stack_node *at = mli_stack_node_at(lord, node);
-        const memlord_site *site = mli_site_display(lord, at->site);
-        if (!mli_site_is_library(lord, site)) return site;
-        node = at->parent;
-    }
-    return NULL;
-}
-/* Adds the numbers of a stack to those of `site`, the function of the program that called the
-   library. */
-static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
-                                    const memlord_stack_stat *s) {
-    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
-    for (; c < callers->at + callers->count && c < last; c++)
-        if (c->at->file == site->file && c->at->function == site->function &&
-            c->at->line == site->line)
-            break;
-    if (c == callers->at + callers->count) {
-        c->at = c < last ? site : NULL;
-        callers->count++;
-    }
-    c->live_bytes += s->live_bytes;
-    c->alloc_bytes += s->alloc_bytes;
-    c->allocs += s->allocs;
-}
-static int mli_caller_after(const mli_caller *a, const mli_caller *b) {
-    return a->live_bytes != b->live_bytes ? a->live_bytes < b->live_bytes
-                                          : a->alloc_bytes < b->alloc_bytes;
-}
-static MLI_COLD void mli_callers_sort(mli_callers *callers) {
-    size_t i, k;
-    for (i = 1; i < callers->count; i++) {
-        const mli_caller moving = callers->at[i];
-        for (k = i; k && mli_caller_after(&callers->at[k - 1], &moving); k--)
-            callers->at[k] = callers->at[k - 1];
-        callers->at[k] = moving;
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
-    uint32_t i;
-    memset(out, 0, sizeof *out);
-    if (!r->site_stack || row > r->site_rows) return;
-    if (!mli_site_is_library(r->lord, mli_row_site(r->lord, row))) return;
-    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
-        memlord_stack_stat s;
-        const memlord_site *own =
-            mli_own_function(r->lord, mli_stack_row_at(r->lord, i)->node);
-        mli_stack_stat_fill(r->lord, i, &s);
-        if (own && (s.live_bytes | s.alloc_bytes | s.allocs)) mli_caller_add(out, own, &s);
-    }
-    mli_callers_sort(out);
 }
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
@@ -29830,7 +29906,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
-/* Writes the callers of a site in a library, and what each of them allocated, if they are known. */
+/* Writes the callers of a site, and what was allocated for each of them, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     mli_callers callers;
     size_t i;
@@ -29838,9 +29914,9 @@ static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     if (!callers.count) return;
     mli_jsonf(r->o, ",'callers':[");
     for (i = 0; i < callers.count; i++)
-        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}",
+        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'at_peak_bytes':%ju}",
                   (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
-                  callers.at[i].live_bytes);
+                  callers.at[i].live_bytes, callers.at[i].at_peak_bytes);
     mli_put_str(r->o, "]");
 }
 static void mli_json_sites(mli_report *r) {
@@ -31727,8 +31803,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
-#define MLI_TEXT_CALLERS 3     /* the most callers of a standard library that are shown for a
-                                  site */
+#define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
 
@@ -31860,25 +31935,18 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions of the program that called the library at a site, with their shares of its
-   live bytes or, if there are none, of its allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of its bytes at the peak or of
+   its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of its
+   allocated bytes: " < load load.c:7 90 %, ...". */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
-    const uint32_t row = mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev);
-    uint64_t live = 0, bytes = 0;
     mli_callers callers;
     size_t i;
-    mli_callers_of(r, row, &callers);
-    for (i = 0; i < callers.count; i++) {
-        live += callers.at[i].live_bytes;
-        bytes += callers.at[i].alloc_bytes;
-    }
-    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++) {
-        const mli_caller *c = &callers.at[i];
-        const double part = (double)(live ? c->live_bytes : c->alloc_bytes);
-        const double percent = live | bytes ? 100 * part / (double)(live ? live : bytes) : 0;
-        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)c->at, percent);
-    }
+    mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev), &callers);
+    while (callers.count > 1 && !callers.at[callers.count - 1].share) callers.count--;
+    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++)
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers.at[i].at,
+                 callers.sum ? mli_share_of_live(callers.at[i].share, callers.sum) : 0);
     if (i < callers.count) mli_put_str(r->o, ", ...");
     if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
 }
@@ -31901,35 +31969,23 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the functions of a frame that are in no standard library, the innermost first. `shown` is
-   how many functions of the stack are already written. Returns that number plus the functions of
-   this frame, or MLI_TEXT_FRAMES + 1 if the stack has more than MLI_TEXT_FRAMES. */
-static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
-    const memlord_site *site = mli_site_display(r->lord, frame);
-    const mli_functions *all = mli_site_functions(r->lord, site);
-    const memlord_function alone = {*site, 0};
-    uint32_t i, count = all ? all->count : 1;
-    for (i = 0; i < count && shown <= MLI_TEXT_FRAMES; i++) {
-        const memlord_function *f = all ? &all->at[i] : &alone;
-        if (f->library) continue;
-        if (shown < MLI_TEXT_FRAMES) mli_putf(r->o, shown ? " < %p" : "%p", (const void *)&f->at);
-        shown++;
-    }
-    return shown;
-}
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". A
-   stack in which all functions are of standard libraries is shown as its innermost frame. */
+/* Writes the functions of a stack that are in no standard library, the innermost first, as in "grow
+   cache.c:7 < load main.c:3 < ...". A stack in which all functions are of standard libraries is
+   shown as its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *at;
     size_t shown = 0;
-    uint32_t at = node;
-    for (; at && shown <= MLI_TEXT_FRAMES; at = mli_stack_node_at(r->lord, at)->parent)
-        shown = mli_text_frame(r, mli_stack_node_at(r->lord, at)->site, shown);
+    walk.lord = r->lord;
+    walk.node = node;
+    while ((at = mli_own_next(&walk)) != NULL && shown++ < MLI_TEXT_FRAMES)
+        mli_putf(r->o, shown > 1 ? " < %p" : "%p", (const void *)at);
     if (!node)
         mli_put_str(r->o, "(unknown)");
     else if (!shown)
         mli_putf(r->o, "%p",
                  (const void *)mli_site_display(r->lord, mli_stack_node_at(r->lord, node)->site));
-    mli_put_str(r->o, shown > MLI_TEXT_FRAMES ? " < ...\n" : "\n");
+    mli_put_str(r->o, at ? " < ...\n" : "\n");
 }
 /* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {

@@ -1,5 +1,5 @@
-/* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
-   module. Locks: none. */
+/* Owns the bounds that a host may set by macros, and the macros of private declarations. Uses no
+   other module. Locks: none. */
 #ifndef MLI_CUDA_KNOBS_H
 #define MLI_CUDA_KNOBS_H
 #include "cuda/api/api.h"

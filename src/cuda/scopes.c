@@ -54,10 +54,10 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
     return NULL;
 }
 
-/* Puts measurements at the end of the list, or at its front if `back` is 1. A measurement whose
-   ledger is no longer attached ends instead, because memlord_cuda_detach may have emptied the list
-   already. Detaching clears the seat's key before it empties the list, so no measurement stays
-   behind. */
+/* Puts measurements at the end of the list, or at its front if `back` is 1. If the ledger of a
+   measurement is no longer attached, ends the measurement instead, because memlord_cuda_detach may
+   have emptied the list already. (It first makes the ledger count as not attached, so no
+   measurement stays behind.) */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);

@@ -3,8 +3,9 @@
                      v0.5.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
                      Made from src/. Edit there.
 
-    Capacity and collection for cuda devices, wrappers that record the runtime's allocations, and
-    frees in the order of a stream. The program behaves as it does without.
+    The header gives a ledger the capacity of cuda devices and a collection for them. It has
+    wrappers that record the runtime's allocations, and frees in the order of a stream. The text
+    below calls it the layer. The program behaves as it does without the layer.
 
     Do this in *one* C or C++ file (it may be the one with MEMLORD_IMPLEMENTATION):
 
@@ -19,7 +20,7 @@
 
     Contents: search for the tag to jump there
         >>example        a complete program
-        >>concepts       where the layer asks, and where bytes are counted
+        >>concepts       what the layer asks the driver, and where bytes are counted
         >>knobs          what can be configured, and where
         >>threading      what may run at the same time
         >>errors         what happens when something goes wrong
