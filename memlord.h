@@ -7793,10 +7793,14 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
-/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
-   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free record
-   keeps its counts and its shards for the next thread. Locks: the registry lock; the orphan lock,
-   for the orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers). A
+   hook is a bit that gives every call further work. An alert is a bit that gives the end of a call
+   some work. The orphan record serves the threads that can have no record of their own. A row has
+   the counters of a device, a site or a tag. A cell is a thread's part of a row. A dev is the
+   number of a device, and a shard a part of the map of blocks. The exit hook of a thread is a
+   function that runs when the thread ends. May use base/memory and os/. Invariants: a record in use
+   belongs to one thread; a free record keeps its counts and its shards for the next thread. Locks:
+   the registry lock; the orphan lock, for the orphan record. */
 
 /* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
    with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
@@ -7810,8 +7814,9 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
-          MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call
+          (calls/fast) does the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call
+          to the general path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -7824,8 +7829,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the thread shares a row with more threads than before: its next
-                                    call publishes the cells with too many unpublished bytes */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
+                                    cells with too many unpublished bytes, because another thread
+                                    began to count on a row or reset a peak */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -7836,7 +7842,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
     void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
-    uint64_t bits;   /* of a row: its bits in word2 */
+    uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* the number of homes in the first cache, which lies in the thread
@@ -7865,9 +7871,11 @@ typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
     struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
-    uint64_t birth_bits;             /* the birth bits of word2 for this scope and stream under
-                                        birth_mark; 0 until they are looked up */
-    uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
+    uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
+                                        stream and the mark birth_mark; 0 until they are looked
+                                        up */
+    uint64_t birth_mark;             /* the mark, as mli_mark_bits returns it, for which birth_bits
+                                        holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
@@ -7908,8 +7916,8 @@ typedef struct mli_thread {
     uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
                                 mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
                                 every device, because the thread published cells of several */
-    int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
-                                alloc is picked */
+    int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
+                                picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
@@ -7935,8 +7943,8 @@ typedef struct mli_saver {
 } mli_saver;
 
 enum {                        /* memlord.threads.alert: the work that the end of a call finds */
-    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands allow for, or records
-                              to sweep */
+    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
+                              allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
     MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
@@ -7978,10 +7986,10 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   Calls on the orphan record always enter so, because several threads share it, and what one of
-   them knows of the bit does not hold for the others. Requires: the caller holds the registry lock;
-   no other thread uses the record, unless it is the orphan record. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
+   Calls on the orphan record always enter by an exchange: several threads share it, and each of
+   them would have to know of the bit. Requires: the caller holds the registry lock; no other thread
+   uses the record, unless it is the orphan record. The exchange and the load are seq_cst: see
+   mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
@@ -8034,17 +8042,19 @@ MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 /* Returns how many thread records the ledger has, the orphan record included. */
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
 
-/* Sets the number of threads that the margins of bands allow for. A thread record beyond that
-   number raises an alert. */
+/* Sets the number of threads that bands allow for: each thread may keep bytes unpublished, and the
+   thresholds of bands have a margin for these (services/bands). A thread record beyond that number
+   raises an alert. */
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
-/* Returns the number of threads that the margins of bands allow for. */
+/* Returns the number of threads that bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or if an owner is
-   known to have died. Requires: the caller holds the registry lock. */
+/* Returns 1 if a sweep is due: a search for records whose thread has ended. It is due if there are
+   many records, or if a thread with a record is known to have ended. Requires: the caller holds the
+   registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
-/* Ends a sweep that has found `living` owners. The next sweep is due at twice as many records.
-   Requires: the caller holds the registry lock. */
+/* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
+   records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
@@ -8053,8 +8063,8 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
-   argument. The add and the load are seq_cst, because another library may get the same key once the
-   key is deleted: see mli_process_end. */
+   argument. The add and the load are seq_cst, because another library may get the same exit key
+   once MemLord has deleted it: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
@@ -8218,8 +8228,8 @@ static mli_thread *mli_thread_spare(memlord *lord) {
 }
 
 /* Gives the calling thread a record: a free one, or else a new one. Returns NULL if there is no
-   memory. Raises the alert if so many records are in use that a sweep for dead owners is
-   worthwhile. */
+   memory. Raises the alert if so many records are in use that it is time to search for those whose
+   thread has ended. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -8228,7 +8238,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last picked block is that of the former owner, not of this
+            t->taken_row = 0; /* the last picked block was that of the former owner, not of this
                                  thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
@@ -8296,9 +8306,9 @@ static MLI_COLD int mli_thread_ready(void) {
     return mli_self.hooked != 0;
 }
 
-/* Returns the calling thread's record if the record in mli_self is of another ledger, or missing.
-   Past the thread's exit hook, or without memory for a record, locks and returns the orphan record.
-   Returns NULL if the ledger's own allocator makes the call. */
+/* Returns the calling thread's record in a ledger other than the one that the thread used last. If
+   the exit hook of the thread has run, or there is no memory for a record, locks and returns the
+   orphan record. Returns NULL if the ledger's own allocator makes the call. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
@@ -9262,8 +9272,11 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
 /* ----------------------------------------------------------------------- src/books/watches.h -- */
 
 /* Defines the watch of a device, which is the state of its bands, and decides when the holders of
-   the device (services/snapshots) are noted. Owns no state, because a watch is a part of the
-   device's record. May use base/. Locks: see mli_watch. */
+   the device are noted. A band (services/bands) is a range of a metric with a threshold at which a
+   collection of memory is due. A band check compares the metrics of a device with its bands.
+   Holders (services/snapshots) are the tags and sites that had the device's bytes at its peak. A
+   phys is a physical device. Owns no state, because a watch is a part of the device's record. May
+   use base/. Locks: see mli_watch. */
 
 /* The bytes of a device from which the metrics of bands are computed. */
 typedef struct mli_levels {
@@ -9275,14 +9288,15 @@ typedef struct mli_levels {
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
-    mli_u64 check_above, check_below; /* a band check is requested when the published bytes reach
-                                         check_above or fall below check_below; signed */
+    mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
+                                         mli_row) reach check_above or fall below check_below;
+                                         signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
-    mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
-                       orders two checks, see mli_band_update. */
+    mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
+                       addition orders two checks (see mli_band_update). */
     uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
                                    its next; 0 means that it requests none */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
@@ -12679,9 +12693,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
-   mark, the scope and the stream that blocks are born with. May use books/sites and books/names.
-   Invariant: only the thread itself reads and writes its cache and its tags. Lock: the cold lock,
-   for new names and births. */
+   mark, the scope and the stream that blocks begin with. A cache has entries in a hash table. The
+   home of a key is the entry at which its look-up begins. A row has the counters of a site or a tag
+   on a device, and a cell is a thread's part of a row. The orphan record serves the threads without
+   a record of their own. An interposer is a MemLord that is preloaded into the process. May use
+   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
+   tags. Lock: the cold lock, for new names and births. */
 
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
@@ -12712,16 +12729,16 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-/* Caches the result of a look-up, in the place of the entry that has its key. If MLI_CACHE_PATH
-   entries from the key's home on have other keys, evicts the first of them. The orphan record
-   caches nothing, because its cells are used under a lock. Requires: the caller is not inside a
-   shard, because the cache may grow. */
+/* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
+   from the key's home on. If MLI_CACHE_PATH entries from there on have other keys, replaces the
+   first of them. The orphan record caches nothing, because its cells are used under a lock.
+   Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the bits of word2 for the row of a site or a tag on a device, or 0 if there is no room
-   for the row. On first use makes the row and the thread's cell for it. Requires: the caller is not
-   inside a shard. */
+/* Returns the number of the row of a site or a tag on a device, as the bits that a map entry has in
+   word2. Returns 0 if there is no room for the row. On first use makes the row and the thread's
+   cell for it. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev);
 
@@ -12746,24 +12763,24 @@ MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
    holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
-/* Publishes the scope that was made last. Requires: the caller holds the cold lock. */
+/* Shows other threads the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* What an alloc is born with, besides the scope of its thread. */
+/* What the block of an alloc begins with, besides the scope of its thread. */
 typedef struct mli_origin {
     const memlord_site *site;
     const char *tag; /* a kept name, or NULL */
     uint64_t stream; /* 0 means no stream */
 } mli_origin;
-/* Returns what an alloc of this thread at a site is born with. */
+/* Returns what the block of an alloc by this thread at a site begins with. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
 }
-/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for its rows.
-   Requires: the caller is not inside a shard. */
+/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for the rows of
+   the block's site and tag. Requires: the caller is not inside a shard. */
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
@@ -12786,14 +12803,14 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 /* Looks up the symbol memlord_interposer, by which a preloaded MemLord hears of tags and scopes.
    Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Returns 1 if there is an interposer and the ledger is not its own. The acquire load pairs with
-   the release store in mli_interposer_find. */
+/* Returns 1 if there is an interposer and the ledger is not the interposer's own. The acquire load
+   pairs with the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, also in the ledger of an interposer. Requires: the caller
-   holds no lock. */
+/* Begins a tag, or with `scope` a scope, in the interposer's ledger, too, if there is an
+   interposer. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or with `scope` scopes, also in the ledger of an interposer.
-   Requires: the caller holds no lock. */
+/* Ends the innermost `count` tags, or with `scope` scopes, in the interposer's ledger, too, if
+   there is an interposer. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
@@ -12923,10 +12940,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them: in the scope if
-   the stream is 0, and in the thread if the stream is the thread's. If there is no room for a
-   birth, returns the bits of the mark alone, so that the block is recorded without scope and
-   stream. */
+/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream. Caches
+   them: in the scope if the stream is 0, and in the thread if the stream is the thread's. If there
+   is no room for a birth, returns the bits of the mark alone, so that the block is recorded without
+   scope and stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13301,20 +13318,20 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
-   May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
-   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for a part of the table. No lock is
-   held while an unwinder runs. */
+   A node of the tree is a return address below the node of its caller, and a stack is the path from
+   a node to the root, node 0. A row has the totals of one stack, with one site, on one device. A
+   shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
+   MLI_PICKED exactly if the table has its key. Locks: the cold lock, to add nodes and rows;
+   MLI_RANK_STACKS, for a part of the table. No lock is held while an unwinder runs. */
 
-/* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
-   site, on one device. Nodes and rows are never removed, and are found without a lock. The live
-   bytes of a row are 0 again once all its blocks have ended. The table of picked blocks and the bit
-   MLI_PICKED change while the caller is inside the shard and no other thread can reach the entry. A
-   caller reserves room in the table before it enters the shard. The table has parts, as the map has
-   shards, and all keys of one shard are in one part. So threads that use different shards seldom
-   wait for each other. */
+/* Nodes and rows are never removed, and are found without a lock. The live bytes of a row are 0
+   again once all its blocks have ended. The table of picked blocks and a block's bit MLI_PICKED
+   change while the thread is inside the shard and no other thread can reach the block. The thread
+   reserves room in the table before it enters the shard. The table has parts, and all keys of one
+   shard are in one part. So threads that use different shards seldom wait for each other. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
-   right when the module is unloaded later. */
+   right if the module is unloaded later. */
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays loaded; else 0 */
     mli_site_record *site; /* the site of the return address; its `frame` is not 0 */
@@ -13325,7 +13342,7 @@ typedef struct mli_stack_row {
     uint32_t node;        /* the node of the innermost frame */
     uint32_t dev;
     uint32_t next;        /* the next row in the same hash chain */
-    uint32_t site;        /* the row of the site; 0 means no site */
+    uint32_t site;        /* the row of the site in books/counters; 0: no site */
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
     mli_u64 blocks;       /* how many picked blocks are live */
@@ -13392,7 +13409,7 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
    block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. With
-   `undo` the row then counts as if the block had not been allocated. */
+   `undo` these totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
 /* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
    is 1 if the block ends. */
@@ -13400,18 +13417,17 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block that this call opens under `key` the stack of an older block, `pick`. It counts
-   on `dev` and on the site row `site`. The block is one that moves, or comes back to its old
-   place. */
+/* Gives the block that this call opens under `key` the stack `pick` of an older block, which is
+   being moved or put back. The stack counts on `dev` and for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
-/* Says that this call resizes a block, which had `bytes` before, so that it counts no new alloc. */
+/* Notes that this call resizes a block, which had `bytes` before. So it counts no new alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked. If so, finds its stack, reserves room
-   for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the caller is not
-   inside a shard. */
+/* Decides at random whether the alloc that this call records is picked. If so, finds its stack,
+   reserves room for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the
+   caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site);
@@ -13439,7 +13455,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns what is wrong with the stack settings of a description, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
@@ -13703,8 +13719,8 @@ static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Subtracts a picked block from the totals of its stack. With `undo` the row counts as if the block
-   had not been allocated. */
+/* Subtracts a picked block from the totals of its stack. With `undo` the totals are then as if the
+   block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -13775,8 +13791,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. With
-   `undo` the row then counts as if the block had not been allocated. */
+/* Subtracts a block, which was removed from the table, from the totals of its stack. `frees` is 1
+   if the block ends. With `undo` the totals are then as if it had not been allocated. */
 static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                           int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -13971,7 +13987,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
     double mean;
     int may, cut;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
-    most = mli_stacks_depth(lord); /* a later change of the depth sets the bit again */
+    most = mli_stacks_depth(lord); /* a later change of the depth sets MLI_SPECIAL_REDRAW again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -13987,8 +14003,8 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
 static const mli_stack_calls mli_stack_functions = {
     mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
 
-/* A thread whose allocs may be picked may see that before it sees the functions. Its alloc is then
-   not picked. */
+/* A thread may see MLI_SPECIAL_STACKS before it sees the functions. Its alloc is then not
+   picked. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site) {
