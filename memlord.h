@@ -19797,7 +19797,8 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    is a span. A shared invocation has a record, from the first export until its last member has
    left. A member is a context that is in the invocation: the one that exported it, and those that
    adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
-   allocated less those it freed. May use books/. Invariants: those of mli_joint. Locks: joint
+   allocated less those it freed. Its base is the part of the level that the thread has published:
+   added to the device's counters. May use books/. Invariants: those of mli_joint. Locks: joint
    (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
    record. */
 
@@ -19823,9 +19824,9 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell: the part of the level that it has published.
-   Once it has left, its whole level at that moment stays added. `enter` is 1 if the thread enters,
-   and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
+   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
+   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
@@ -20824,10 +20825,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
 /* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row
-   (the counters of a device, site or tag) is summed once under its lock; two rows may be of
-   different moments, so a report sums every device once. Locks: cold for look-ups, phys and row,
-   one at a time. */
+   counts of all threads. A selector (memlord_device) names one device, all devices of a type, or
+   all devices. Owns no state. May use books/ and services/scopes. Invariant: each row (the counters
+   of a device, site or tag) is summed once under its lock; two rows may be of different moments, so
+   a report sums every device once. Locks: cold for look-ups, phys and row, one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
    come the losses of the ledger as a whole: how many records found no room, or are no longer
@@ -21497,22 +21498,21 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
    (the used percent), with a metric and a threshold for it. A band check compares the metric with
    the threshold of the band in force. If the metric has reached it, a collection runs: the host's
    callbacks, which free memory. A phys is a physical device. May use books/limits and
-   books/counters. Invariant: no threshold is crossed without a band check, although threads publish
-   their counts late. Locks: callbacks, for strategies, callbacks and runs; then the lock of the
-   phys, for the band state; none while a callback runs. */
+   books/counters. Invariant: no threshold is crossed without a band check, although a thread may
+   count up to a batch of bytes before it publishes them (adds them to the device's published
+   bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
+   band state; none while a callback runs. */
 
-/* When a band check is due: a thread publishes its counts (adds them to the published bytes of the
-   device) from time to time, and before they exceed a batch. The margin is a batch for each thread
-   that the ledger allows for. While the published bytes are at least a margin below the threshold,
-   no thread can cross the threshold without a publication. A mark is a number of published bytes,
-   and a publication that passes a mark requests a check. Closer to the threshold than a margin, the
-   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
-   published. Instead each thread checks each time it has freed as many bytes as the free interval
-   of the device. Cached bytes (reserved bytes less live bytes) rise as live bytes fall. Published
-   bytes are never above the live bytes, so a publication below the mark check_below comes in time,
-   without a margin. After a collection a band waits to rearm: it starts no other collection until
-   its metric has risen by an eighth of the threshold, or has fallen an eighth below the
-   threshold. */
+/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
+   the published bytes are at least a margin below the threshold, no thread can cross the threshold
+   without a publication. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
+   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
+   thread checks each time it has freed as many bytes as the free interval of the device. Cached
+   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
+   the live bytes, so a publication below the mark check_below comes in time, without a margin.
+   After a collection a band waits to rearm: it starts no other collection until its metric has
+   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
@@ -21649,7 +21649,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly this selector. The
+/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21733,7 +21733,7 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly this selector by `fresh`, or removes it if `fresh`
+/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
    is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
@@ -21828,7 +21828,7 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
 
 /* Moves the marks v->rise and v->fall closer if another band comes into force before they are
    reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
-   of the limit, so it changes with the live bytes and not with a sample. */
+   of the limit, so that it changes with the live bytes. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -22212,14 +22212,15 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Updates the strategies in force, the marks and the pollers after a change of the strategies or
-   callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks, and the threads that sample devices, after a change
+   of the strategies or callbacks. Afterwards no device uses a strategy that is no longer in the
+   list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        /* The check also starts pollers. */
+        /* The check also starts the threads that sample the device (pollers). */
         if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i);
     lord->start_pollers(lord, 0);
 }
@@ -22783,7 +22784,7 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 
 /* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
    sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
-   request only at its next look, an interval of pollers later. */
+   request only after the wait, which is at most the interval mli_poll_ms. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -23071,7 +23072,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
    not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
-   ledger's allocator, a logger, a try function, a fence, a source or a collection callback. */
+   ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
+   callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -23639,7 +23641,7 @@ typedef struct mli_raise {
 /* The functions that other modules call once a page has been opened. They are called through a
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
-    void (*serve)(memlord *lord); /* does the listener's work at a safe point */
+    void (*serve)(memlord *lord); /* does the listener's work on this thread */
     /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
        child. */
     memlord_result (*listen)(memlord *lord);
@@ -23796,8 +23798,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests. A rest ends when its time is over, or when the device's live bytes
-   have changed by more than an eighth. */
+/* Returns 1 if a device rests (see mli_rest). A rest ends when its time is over, or when the
+   device's live bytes have changed by more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -23957,8 +23959,8 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Ends the freed blocks whose fences are done, and runs the collection callbacks, on one device of
-   a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
+   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
    `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
    to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
@@ -24550,7 +24552,8 @@ typedef struct mli_snapshot_reader {
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
-    uint64_t arena;       /* the part of `bytes` that the arena had */
+    uint64_t arena;       /* the part of `bytes` that the host counts without blocks
+                             (memlord_arena_add) */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -24890,8 +24893,8 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, and comes after the saver was
-   set. */
+   acquire load pairs with the exchange that sets the interval. That comes after the function that
+   saves was set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25142,10 +25145,11 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
    coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
-   tickets. A thread has a context of its own, too; a swap puts the thread into another. May use
-   books/ and services/scopes. Invariants: each context is in one place, which is a thread or a
-   fibre's record; a thread's own context never gets into another thread. Locks: context
-   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
+   tickets. A thread has a context of its own, too; a swap puts the thread into another. The
+   interposer is a preloaded MemLord, with a ledger of its own. May use books/ and services/scopes.
+   Invariants: each context is in one place, which is a thread or a fibre's record; a thread's own
+   context never gets into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record;
+   cold, to make a record. */
 
 /* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
    each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
@@ -25168,8 +25172,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
    Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
-   serial rises with each swap, so that an older copy of the words no longer matches. */
+   memlord_context are the number (generation) of its ledger, the handle of the record, and the
+   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25322,8 +25326,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
-   context -- */
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
 /* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
    told. */
@@ -25760,10 +25763,10 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
    after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
-   that takes snapshots, and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no
-   threads, because a new thread may get its stack from the very allocator that the calls come from.
-   So while no device that wants a poller is known, it starts the poller of main memory, which
-   starts the others once their devices are known. */
+   that takes snapshots, and the one that answers the ledgers of other processes. Under
+   MEMLORD_FLAG_DEFER calls start no threads, because a new thread may get its stack from the very
+   allocator that the calls come from. So while no device that wants a poller is known, it starts
+   the poller of main memory, which starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25793,9 +25796,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point (mli_serve),
-   because calls do not. Without that flag calls check the bands. Then the poller only samples, ends
-   freed blocks whose fences are done, and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
+   do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
+   blocks that need wait no longer, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -26100,9 +26103,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, ends the pending blocks whose fences are
-   done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the policy's
-   function, or until enough was freed. */
+/* Makes room between two attempts. It asks how full the device is, ends the pending blocks whose
+   fences are done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the
+   policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -26238,10 +26241,11 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
    live block; it consists of shards, and each shard is a hash table of buckets. A row has the
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
-   waits for its fences. A ticket holds reserved bytes. Owns no state. May use books/. Invariants:
-   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
-   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
-   phys, one at a time. */
+   waits for its fences. A detached block is off the map while its realloc is open, and still
+   counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
+   use books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails
+   ends the comparison, and its line is logged when no lock is held. Locks: cold, all shards and
+   fences, from begin to end; phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -35511,8 +35515,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Captures the ledger and writes a report. Returns MEMLORD_E_IO if fn failed, else the result of
-   the capture. */
+/* Captures the state of the ledger, and writes a report of it. Returns MEMLORD_E_IO if fn failed,
+   else the result of the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -36064,8 +36068,8 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
    of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
-   interposer writes a report if no call of MemLord is in progress, and cannot tell that this hook
-   runs. */
+   interposer (a preloaded MemLord) writes a report if no call of MemLord is in progress, and cannot
+   tell that this hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -36225,7 +36229,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Groups the ledger's blocks by device, tag and site, and logs the ten groups with the most bytes.
-   Does nothing if the ledger has neither sites nor tags. (Both row counts start at 1.) */
+   Does nothing if the ledger has neither sites nor tags. (mli_row_count returns 1 if there are
+   none.) */
 static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table leaks;
@@ -36315,7 +36320,7 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
 }
 
 /* Registers a ledger, so that fork, the exit hook and memlord_destroy find it. Gives it a
-   generation of its own. */
+   generation, a number that no other ledger of the process has. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
     lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;

@@ -1553,9 +1553,11 @@ typedef struct mli_cuda_attachment {
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: samples and wrapped calls set the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes used on the device before this process had a context there; 0 if not known */
+    /* the bytes used on the device before this process had a context there (used the device); 0 if
+       not known */
     mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes of this process's context on the device; 0 if not known */
+    /* the bytes of this process's context on the device, which the driver itself needs; 0 if not
+       known */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: the ledger has the identity of the device */
     mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
@@ -2828,11 +2830,11 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* Trims the pools and graphs of a device: lets them give back unused memory. A trim for a band
-   leaves the pools what they may soon need again: the bytes used now, those pending, and those
-   freed since the last collection, but no more than were ever used at once. The reclaimed bytes
-   include those that the pools give back by themselves during a wait for pending frees. Requires:
-   this thread has entered the device. */
+/* Trims the pools and graphs of a device: lets them give back unused memory. A trim for a band (a
+   threshold of the host) leaves the pools what they may soon need again: the bytes used now, those
+   that are freed but that the device may still use, and those freed since the last collection, but
+   no more than were ever used at once. The reclaimed bytes include those that the pools give back
+   by themselves during a wait for pending frees. Requires: this thread has entered the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -2921,7 +2923,7 @@ static void mli_cuda_time_free(mli_cuda_time *time) {
     mli_cuda_stream *s = time->stream;
     mli_cuda_context *context;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    context = s->context; /* another thread may set the context once the lock is dropped */
+    context = s->context; /* once the lock is dropped, another thread may set s->context */
     mli_cuda_event_keep(context, 1, time->start);
     mli_cuda_event_keep(context, 1, time->stop);
     mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
@@ -3850,9 +3852,9 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 
 /* Has what memlord_cuda_device_reset does before the real call. Owns no state. Locks: none. */
 
-/* Ends the ledger's blocks that a reset of the device takes away. Waits for the pending frees on
-   the device's streams, as the reset itself would wait. Requires: the reset has not begun, so that
-   the streams and events still exist. */
+/* Ends the ledger's blocks that a reset of the device takes away. Waits for the work that pending
+   frees on the device's streams wait for, as the reset itself would. Requires: the reset has not
+   begun, so that the streams and events still exist. */
 MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
                                            const memlord_site *site);
 
@@ -4051,8 +4053,9 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
-/* Ends the pending frees, and reads the times of scopes, that a wait has completed. The wait was
-   for a stream, or for everything if `stream` is NULL. Returns `answer`. */
+/* Ends the frees that waited for streams, and reads the times of scopes, as far as a wait has
+   completed them. The wait was for a stream, or for everything if `stream` is NULL. Returns
+   `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
