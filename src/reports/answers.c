@@ -10,6 +10,7 @@
 #include "services/stats.h"
 #include "services/room.h"
 #include "services/snapshots.h"
+#include "reports/callers.h"
 #include "reports/growth.h"
 
 /* -- anomalies and drops -- */
@@ -396,6 +397,26 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
         if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
     return NULL;
 }
+/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
+   peak or of the live ones, as in ", mostly from load loader.c:10". */
+static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
+                                    int peak) {
+    mli_callers callers;
+    const memlord_site *most = NULL;
+    uint64_t sum = 0, highest = 0;
+    size_t i;
+    if (site == &mli_arena_site) return;
+    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
+    for (i = 0; i < callers.count; i++) {
+        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+        sum += bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        most = callers.at[i].at;
+    }
+    if (!most || highest <= sum / 2) return;
+    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
+}
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
    site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
    more than any tag, writes "untagged" or "arenas" in place of the tag. Leaves out a tag that
@@ -431,6 +452,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
                  mli_share_of_live(site->bytes, live));
     }
     mli_putf(o, " of %jo", live);
+    if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
 static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
@@ -476,6 +498,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             w->site = h->site[0].site;
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
+            mli_put_caller(w, w->site, dev, 1);
         }
         if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
             mli_putf(o, " of %jo", h->bytes);

@@ -1,7 +1,8 @@
-/* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost function that is in no library. A row is the number of a site on one device,
-   or of a stack. Owns the list of stacks by site in the report. May use reports/capture and the
-   reading functions of books/. Locks: those of the reading functions. */
+/* Finds the functions that a site was called from: in each stack of the site, the innermost function
+   of the program itself, or the next one if that is the site's own. The functions of standard
+   libraries are left out. A row is the number of a site on one device, or of a stack. Owns the list
+   of stacks by site in the report. May use reports/capture and the reading functions of books/.
+   Locks: those of the reading functions. */
 #ifndef MLI_REPORTS_CALLERS_H
 #define MLI_REPORTS_CALLERS_H
 #include "api/api.h"
@@ -12,23 +13,35 @@
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
                           one without a function */
 
-/* What one function of the program allocated at a site, as far as the site's stacks tell. The
+/* What was allocated at a site when one function called it, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
+    uint64_t at_peak_bytes; /* what was live at the peak of the device */
+    uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
+                       are any; else the live bytes; if no caller has these, the allocated bytes */
 } mli_caller;
 typedef struct mli_callers {
     size_t count;
-    mli_caller at[MLI_CALLERS + 1]; /* ordered by live bytes, and then by allocated bytes, the most
-                                       first */
+    uint64_t sum;                   /* the sum of the shares */
+    mli_caller at[MLI_CALLERS + 1]; /* the largest share first */
 } mli_callers;
+
+/* Walks the functions of a stack that are in no standard library. */
+typedef struct mli_own_walk {
+    memlord *lord;
+    uint32_t node, function; /* the node of the frame to look at next, and which of the functions
+                                that are inlined there; at the start the innermost node and 0 */
+} mli_own_walk;
+/* Returns the next function, the innermost first, or NULL after the last one. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
 
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of the site with the number `row`. There are none if the site is not in a
-   standard library, or has no stack. */
+/* Finds the callers of the site with the number `row`. A site that is in no standard library has
+   callers only as far as the functions in its stacks have names. */
 MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
 
 #endif

@@ -284,7 +284,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
-/* Writes the callers of a site in a library, and what each of them allocated, if they are known. */
+/* Writes the callers of a site, and what was allocated for each of them, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     mli_callers callers;
     size_t i;
@@ -292,9 +292,9 @@ static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
     if (!callers.count) return;
     mli_jsonf(r->o, ",'callers':[");
     for (i = 0; i < callers.count; i++)
-        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}",
+        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'at_peak_bytes':%ju}",
                   (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
-                  callers.at[i].live_bytes);
+                  callers.at[i].live_bytes, callers.at[i].at_peak_bytes);
     mli_put_str(r->o, "]");
 }
 static void mli_json_sites(mli_report *r) {

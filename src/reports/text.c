@@ -37,8 +37,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
-#define MLI_TEXT_CALLERS 3     /* the most callers of a standard library that are shown for a
-                                  site */
+#define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
 
@@ -170,25 +169,18 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions of the program that called the library at a site, with their shares of its
-   live bytes or, if there are none, of its allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of its bytes at the peak or of
+   its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of its
+   allocated bytes: " < load load.c:7 90 %, ...". */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
-    const uint32_t row = mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev);
-    uint64_t live = 0, bytes = 0;
     mli_callers callers;
     size_t i;
-    mli_callers_of(r, row, &callers);
-    for (i = 0; i < callers.count; i++) {
-        live += callers.at[i].live_bytes;
-        bytes += callers.at[i].alloc_bytes;
-    }
-    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++) {
-        const mli_caller *c = &callers.at[i];
-        const double part = (double)(live ? c->live_bytes : c->alloc_bytes);
-        const double percent = live | bytes ? 100 * part / (double)(live ? live : bytes) : 0;
-        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)c->at, percent);
-    }
+    mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev), &callers);
+    while (callers.count > 1 && !callers.at[callers.count - 1].share) callers.count--;
+    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++)
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers.at[i].at,
+                 callers.sum ? mli_share_of_live(callers.at[i].share, callers.sum) : 0);
     if (i < callers.count) mli_put_str(r->o, ", ...");
     if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
 }
@@ -211,35 +203,23 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the functions of a frame that are in no standard library, the innermost first. `shown` is
-   how many functions of the stack are already written. Returns that number plus the functions of
-   this frame, or MLI_TEXT_FRAMES + 1 if the stack has more than MLI_TEXT_FRAMES. */
-static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
-    const memlord_site *site = mli_site_display(r->lord, frame);
-    const mli_functions *all = mli_site_functions(r->lord, site);
-    const memlord_function alone = {*site, 0};
-    uint32_t i, count = all ? all->count : 1;
-    for (i = 0; i < count && shown <= MLI_TEXT_FRAMES; i++) {
-        const memlord_function *f = all ? &all->at[i] : &alone;
-        if (f->library) continue;
-        if (shown < MLI_TEXT_FRAMES) mli_putf(r->o, shown ? " < %p" : "%p", (const void *)&f->at);
-        shown++;
-    }
-    return shown;
-}
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". A
-   stack in which all functions are of standard libraries is shown as its innermost frame. */
+/* Writes the functions of a stack that are in no standard library, the innermost first, as in "grow
+   cache.c:7 < load main.c:3 < ...". A stack in which all functions are of standard libraries is
+   shown as its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *at;
     size_t shown = 0;
-    uint32_t at = node;
-    for (; at && shown <= MLI_TEXT_FRAMES; at = mli_stack_node_at(r->lord, at)->parent)
-        shown = mli_text_frame(r, mli_stack_node_at(r->lord, at)->site, shown);
+    walk.lord = r->lord;
+    walk.node = node;
+    while ((at = mli_own_next(&walk)) != NULL && shown++ < MLI_TEXT_FRAMES)
+        mli_putf(r->o, shown > 1 ? " < %p" : "%p", (const void *)at);
     if (!node)
         mli_put_str(r->o, "(unknown)");
     else if (!shown)
         mli_putf(r->o, "%p",
                  (const void *)mli_site_display(r->lord, mli_stack_node_at(r->lord, node)->site));
-    mli_put_str(r->o, shown > MLI_TEXT_FRAMES ? " < ...\n" : "\n");
+    mli_put_str(r->o, at ? " < ...\n" : "\n");
 }
 /* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {

@@ -19,7 +19,7 @@
     module: the perf map of the process, /tmp/perf-PID.map, names it (src/tools/perfmap.h).
 
     The functions that are inlined at a place become its key "inlined". The place is named by the
-    innermost function that is not of a standard library (C++'s, Rust's, or a header in
+    innermost function that is not of a standard library (C's, C++'s, Rust's, or a header in
     /usr/include). If all of them are, it is named by the outermost, and has "library": true. A name
     in the profile stays if no file gives a better one. Numbers over 2^53 are rounded.
 
@@ -172,7 +172,8 @@ static int is_library(const module *m, const char *function, const char *file) {
                                            "library/std/src/"};
     static const char *const names[] = {"_ZNSt", "_ZNKSt", "_ZSt", "_ZN9__gnu_cxx", "_Znw", "_Zna",
                                         "_ZN5alloc", "_ZN4core", "_ZN3std", "__rust_", "__rdl_"};
-    static const char *const libraries[] = {"libstdc++.so", "libc++.so", "libc++abi.so", "libstd-"};
+    static const char *const libraries[] = {"libstdc++.so", "libc++.so", "libc++abi.so", "libstd-",
+                                            "libc.so.6", "libpthread.so", "ld-linux"};
     const char *base = strrchr(m->path, '/');
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
         if (strstr(file, in[i])) return 1;
@@ -182,7 +183,7 @@ static int is_library(const module *m, const char *function, const char *file) {
         if (starts(function, names[i])) return 1;
     for (size_t i = 0; base && i < sizeof libraries / sizeof *libraries; i++)
         if (starts(base + 1, libraries[i])) return 1;
-    return starts(file, "/usr/include/");
+    return starts(file, "/usr/include/") || !strcmp(function, "_start");
 }
 
 /* Removes the arguments of templates from a name, but keeps their brackets. The < of an operator
@@ -525,7 +526,7 @@ static void name_strings(cJSON *strings) {
     }
 }
 
-/* -- the callers of libraries -- */
+/* -- the callers of sites -- */
 
 static struct listed {
     cJSON **at;
@@ -561,38 +562,81 @@ static int is_stack_of(const cJSON *stack, const cJSON *site, const cJSON *all) 
            cJSON_Compare(get(place, "offset"), get(site, "offset"), 1);
 }
 
-/* Adds the numbers of a stack to those of its caller, which is its innermost function that is in no
-   standard library. */
-static void add_caller(cJSON *callers, const cJSON *stack) {
-    static const char *const keys[] = {"alloc_bytes", "allocs", "live_bytes"};
-    const cJSON *at, *site;
-    cJSON *caller = NULL;
-    int i = 0;
-    while ((at = frame_of_stack(stack, i)) != NULL && cJSON_IsTrue(get(at, "library"))) i++;
+/* A walk over the functions of a stack that are in no library. */
+typedef struct own_walk {
+    const cJSON *stack;
+    int frame, function; /* the frame to look at next, and which of the functions inlined there */
+} own_walk;
+/* Returns the next function, the innermost first, or NULL after the last one. */
+static const cJSON *own_next(own_walk *walk) {
+    const cJSON *at, *one;
+    while ((at = frame_of_stack(walk->stack, walk->frame)) != NULL) {
+        const cJSON *inlined = get(at, "inlined");
+        const int i = walk->function++;
+        if (i >= (inlined ? cJSON_GetArraySize(inlined) : 1)) {
+            walk->frame++, walk->function = 0;
+            continue;
+        }
+        one = inlined ? cJSON_GetArrayItem(inlined, i) : at;
+        if (!cJSON_IsTrue(get(one, "library"))) return inlined ? one : get(at, "site");
+    }
+    return NULL;
+}
+
+static int same_function(const cJSON *a, const cJSON *b) {
+    const char *one = text_of(a, "function"), *other = text_of(b, "function");
+    return one && other && !strcmp(one, other);
+}
+/* Returns the function that a site was called from in a stack, or NULL. Does what mli_caller_at in
+   memlord.h does. */
+static const cJSON *caller_at(const cJSON *site, const cJSON *stack) {
+    own_walk walk = {stack, 0, 0};
+    const cJSON *own = own_next(&walk), *caller = own;
+    if (!own || cJSON_IsTrue(get(site, "library"))) return own;
+    if (!text_of(own, "function") || !*text_of(own, "function")) return NULL;
+    while (caller && (same_function(caller, own) || same_function(caller, get(site, "site"))))
+        caller = own_next(&walk);
+    if (!caller || !text_of(caller, "function") || !text_of(caller, "file")) return NULL;
+    return *text_of(caller, "function") && *text_of(caller, "file") ? caller : NULL;
+}
+/* Returns an object with the file, function and line of a site. */
+static cJSON *site_copy(const cJSON *site) {
+    static const char *const keys[] = {"file", "function", "line"};
+    cJSON *copy = cJSON_CreateObject();
+    for (size_t k = 0; k < 3; k++) set(copy, keys[k], cJSON_Duplicate(get(site, keys[k]), 1));
+    return copy;
+}
+/* Adds the numbers of a stack to those of the caller in it. */
+static void add_caller(cJSON *callers, const cJSON *of, const cJSON *stack) {
+    static const char *const keys[] = {"alloc_bytes", "allocs", "live_bytes", "at_peak_bytes"};
+    const size_t count = sizeof keys / sizeof *keys;
+    const cJSON *at = caller_at(of, stack);
+    cJSON *caller = NULL, *site;
     if (!at) return;
-    site = get(at, "site");
+    site = site_copy(at);
     cJSON_ArrayForEach(caller, callers) if (cJSON_Compare(get(caller, "site"), site, 1)) break;
     if (!caller) {
         caller = cJSON_CreateObject();
         set(caller, "site", cJSON_Duplicate(site, 1));
-        for (size_t k = 0; k < 3; k++) set(caller, keys[k], cJSON_CreateNumber(0));
+        for (size_t k = 0; k < count; k++) set(caller, keys[k], cJSON_CreateNumber(0));
         cJSON_AddItemToArray(callers, caller);
     }
-    for (size_t k = 0; k < 3; k++)
+    cJSON_Delete(site);
+    for (size_t k = 0; k < count; k++)
         cJSON_SetNumberValue(get(caller, keys[k]), get(caller, keys[k])->valuedouble +
                                                        cJSON_GetNumberValue(get(stack, keys[k])));
 }
 
-/* Gives each site in a standard library its list "callers", which memlord.h describes. */
+/* Gives each site its callers. */
 static void add_callers(cJSON *root) {
     const cJSON *stacks = get(root, "stacks"), *stack;
     cJSON *site;
     read_frames(stacks);
     cJSON_ArrayForEach(site, get(root, "sites")) {
         cJSON *callers = cJSON_CreateArray();
-        if (cJSON_IsTrue(get(site, "library")))
-            cJSON_ArrayForEach(stack, get(stacks, "list"))
-                if (is_stack_of(stack, site, get(stacks, "modules"))) add_caller(callers, stack);
+        cJSON_ArrayForEach(stack, get(stacks, "list"))
+            if (is_stack_of(stack, site, get(stacks, "modules"))) add_caller(callers, site, stack);
+        cJSON_DeleteItemFromObjectCaseSensitive(site, "callers");
         if (cJSON_GetArraySize(callers))
             set(site, "callers", callers);
         else
@@ -603,8 +647,9 @@ static void add_callers(cJSON *root) {
 /* Returns when the program of a profile began, in seconds since 1970, or 0 if the profile does not
    tell. */
 static double began_of(const cJSON *metadata) {
-    const char *when = text_of(metadata, "generated_at");
-    double uptime = cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* NaN if it is no number */
+    const char *start = text_of(metadata, "started_at"); /* profiles before 0.5 have none */
+    const char *when = start ? start : text_of(metadata, "generated_at");
+    double uptime = start ? 0 : cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* may be NaN */
     struct tm t;
     int ms;
     memset(&t, 0, sizeof t);

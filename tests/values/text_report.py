@@ -495,9 +495,9 @@ class Report:
 
     def callers(self, row):
         found = self.ledger.callers(row)
-        measure = 1 if sum(c[1] for c in found) else 2
-        total = sum(c[measure] for c in found)
-        words = ["%s %s" % (site_name(c[0]), percent_text(100 * c[measure] / (total or 1)))
+        total = sum(c[5] for c in found)
+        found = [c for c in found if c[5]] or found[:1]
+        words = ["%s %s" % (site_name(c[0]), percent_text(100 * c[5] / (total or 1)))
                  for c in found[:CALLERS]]
         return (" < " if words else "") + ", ".join(words + ["..."] * (len(found) > CALLERS)) + \
             (" of samples" if words and self.sampled else "")
