@@ -20134,7 +20134,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
 /* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
-/* Sets the device time of all scopes to 0. */
+/* Sets the device time of all scopes to 0: what memlord_scope_device_time has added. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
@@ -24552,7 +24552,8 @@ typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
                      no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* the number of blocks; all others are bytes */
+    uint64_t live, pending, reserved, peak, blocks; /* `blocks` counts blocks; the others are
+                                                       bytes */
     uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
                                   holding among all holdings of the snapshot */
     uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
@@ -26292,7 +26293,8 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
     uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
-    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    uint32_t displaced;              /* entries of the shard that are not in the bucket where a
+                                        look-up begins (their home) */
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
@@ -26486,8 +26488,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Computes the overflow counts of a bucket: how many keys lie in later buckets, where a probe finds
-   them after it has passed this bucket. The result has the layout of the bucket's header. */
+/* Computes the overflow counts of a bucket: how many keys a look-up finds only in later buckets,
+   after it has passed this one. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -36207,7 +36209,8 @@ static MLI_COLD void mli_fork_before(void) {
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* comes last, because all of the above reads and writes words */
+    mli_words_lock(1); /* comes last, because all of the above needs the 64-bit words that these
+                          locks protect */
 }
 /* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
    last. */
@@ -36224,7 +36227,8 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the code below reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below needs the 64-bit words that these
+                          locks protect */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
                                                                     number */
     mli_self.is_helper = 0;
