@@ -558,8 +558,8 @@
 #define MLI_JOIN2(a, b) a##b
 #define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 
-/* A cast in the style of the language. Macros expand in the host's files, which may be compiled
-   with -Wold-style-cast. */
+/* A cast in the style of C or of C++. Macros expand in the host's files, which may be compiled with
+   -Wold-style-cast. */
 #ifdef __cplusplus
 #define MLI_CAST(type, value) static_cast<type>(value)
 #else
@@ -1042,8 +1042,8 @@ MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, meml
 /* -- views: several owners of one storage -- */
 
 /* Records that the caller holds a storage. A storage that is not live begins, with one reference. A
-   live storage gets one more reference and no bytes; `bytes` is then ignored. So tied weights and
-   views count once. */
+   live storage gets one more reference and no bytes; `bytes` is then ignored. So the bytes of a
+   storage with several owners, such as tied weights, count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1701,10 +1701,12 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    memory that one or several devices share. A poller is a thread of MemLord that samples a physical
    device at intervals. A ticket holds bytes of a limit for later allocs. An account is charged the
    bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
-   collection is a run of the host's callbacks that give memory back. A page is a file by which the
-   ledgers of several processes tell each other what they hold. A scope is a phase of the program
-   with a name. A context is the open tags and scopes that the calls of a thread use. A selector
-   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+   collection is a run of the host's callbacks that give memory back. A strategy is a list of bands;
+   a band is a range of used % (the used part of the capacity) with a threshold at which a
+   collection is due. A page is a file by which the ledgers of several processes tell each other
+   what they hold. A scope is a phase of the program with a name. A context is the open tags and
+   scopes that the calls of a thread use. A selector (`sel`) is one device, all devices of a type,
+   or all devices. >>concepts has all such words. */
 
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
@@ -1872,11 +1874,11 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
    and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
    freed something.
-   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there, also
-           over 2^62 bytes in all. A warning then has memlord_explain or the account, at most once a
-           second. E_INVALID if bytes is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one
-           device; E_NOMEM; E_STATE if the ledger's own allocator calls it. After an error *out is
-           0. */
+   Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
+           this thread uses there, or 2^62 in all. A warning then has the line of memlord_explain,
+           or names the account, at most once a second. E_INVALID if bytes is over 2^48 or `out` is
+           NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE if the ledger's own
+           allocator calls it. After an error *out is 0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -1996,8 +1998,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
-                                 raise */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
+                                 them */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -2192,8 +2194,8 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   It looks at the bands of the device, so a collection may run inside this call. Inside the
-   device's capacity source none runs, but a later call runs it.
+   It looks at the bands of the device, so a collection may run inside this call. If the device's
+   capacity source makes the call, no collection runs in it, but in a later call.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -2305,7 +2307,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
-           MEMLORD_MAX_SCOPES paths. Reports count what E_NOMEM dropped.
+           MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
    Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
@@ -2350,7 +2352,7 @@ MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scop
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
-/* The totals of all finished invocations of a path. The strings live until destroy. */
+/* The totals of a scope. An invocation is one run of the scope. The strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
     const memlord_site *site; /* place of the MEMLORD_SCOPED; NULL: memlord_scope_begin began the
@@ -2360,7 +2362,8 @@ typedef struct memlord_scope_stat {
     uint64_t count, running;  /* invocations that are over; invocations that are not */
     struct {
         int64_t total, min, max;
-    } bytes, blocks;          /* deltas of the invocations that are over */
+    } bytes, blocks;          /* bytes and blocks allocated less those freed, in the invocations
+                                 that are over */
     uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
                                  device counts by itself, and then the devices are added, so the sum
                                  is an upper bound if there are several */
@@ -2427,11 +2430,11 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and
-   sites, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the
-   whole run. For a further one it drops and counts the snapshot whose neighbours are closest in
-   time. The first and the last one stay, and so do those in which a device, or all devices
-   together, held most. A checkpoint goes only when nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with the 16 largest tags and sites
+   of each device, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread
+   over the whole run. For a further snapshot it drops one, and counts that: the one whose
+   neighbours are closest in time. The first and the last one stay, and so do those in which a
+   device, or all devices together, held most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
            count one more dropped snapshot.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
@@ -2776,8 +2779,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
 
-/* Records an alloc on a ticket: the name that memlord_alloc_with had in 0.4. The next release
-   leaves it out. */
+/* Records an alloc on a ticket, under the name that memlord_alloc_with had in 0.4. The next release
+   will not have this name. */
 MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
                                                  memlord_device device, uint64_t storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -3229,8 +3232,9 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* Returns true if the handle has an end to record. It has none if it is empty, on a NULL
-       ledger, or if the ledger refused the reference. It has one after E_NOMEM. */
+    /* Returns true if the handle has an end to record. A handle has no end to record if it is
+       empty, if its ledger is NULL, or if the ledger refused the reference. After E_NOMEM it has an
+       end to record. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
@@ -4454,10 +4458,10 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is
-   /proc/self/cgroup, with lines number:controllers:path. The path is cut out in place. The memory
-   controller belongs to one version at a time. If no line names it, it belongs to version 2, whose
-   line has no controllers. */
+/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
+   /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
+   the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
+   time. If no line names it, it belongs to version 2, whose line has no controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -5310,10 +5314,11 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     return *mark != 0;
 }
 
-/* Compares the address with the bounds of a section. Below -O2 the functions between a call of the
-   host and MLI_NOTE_CALLER keep their frames. Recorded stacks leave these frames out. These
-   functions lie in one section, and the linker tells where it begins and ends. A copy that was
-   inlined into the host's function lies elsewhere, and counts as the host's. */
+/* Below -O2 the functions that run between a call of the host and MLI_NOTE_CALLER keep their
+   frames. Recorded stacks leave these frames out. These functions lie in one section, and the
+   linker tells where the section begins and ends. So mli_is_own compares the address with these
+   bounds. A copy of such a function that was inlined into the host's function lies elsewhere, and
+   counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -5948,8 +5953,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
-                          for */
+    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
+                          (services/bands.h) allow for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -5971,7 +5976,7 @@ struct mli_stacks_state {
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
-                                                   vector; they grow under the cold lock */
+                                                   vector; the vectors grow under the cold lock */
     mli_u64 cut;                      /* how many stacks have at most one return address, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
@@ -6055,6 +6060,9 @@ struct memlord {
 #define MLI_X(module) struct mli_##module##_state *module;
     MLI_STATES(MLI_X)
 #undef MLI_X
+    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
+                              Only an interposer sets this, because it then still has to name
+                              places, which takes time */
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
@@ -6085,6 +6093,9 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
+/* Returns the ns from the making of the ledger until now or, if the program has ended, until
+   then. */
+MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
@@ -6248,6 +6259,10 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
     return lord->clock.fn ? lord->clock.fn(lord->clock.user) : mli_now();
+}
+MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord) {
+    const uint64_t ended = mli_u64_load(&lord->program_ended);
+    return (ended ? ended : mli_ledger_now(lord)) - lord->started;
 }
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
     if (take)
@@ -7724,8 +7739,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ------------------------------------------------------------------------ src/base/vectors.c -- */
 
-/* Returns the array of a vector, grown until it has room for `chunk`, or NULL if there is no
-   memory. Requires: the caller is the only writer of the vector. */
+/* Returns the array of a vector, grown until it has room for the chunk with the number `chunk`.
+   Returns NULL if there is no memory. Requires: the caller is the only writer of the vector. */
 static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
                                                     uint32_t chunk, mli_alloc_fn grab) {
     mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
@@ -7778,10 +7793,14 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
-/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
-   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free record
-   keeps its counts and its shards for the next thread. Locks: the registry lock; the orphan lock,
-   for the orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers). A
+   hook is a bit that gives every call further work. An alert is a bit that gives the end of a call
+   some work. The orphan record serves the threads that can have no record of their own. A row has
+   the counters of a device, a site or a tag. A cell is a thread's part of a row. A dev is the
+   number of a device, and a shard a part of the map of blocks. The exit hook of a thread is a
+   function that runs when the thread ends. May use base/memory and os/. Invariants: a record in use
+   belongs to one thread; a free record keeps its counts and its shards for the next thread. Locks:
+   the registry lock; the orphan lock, for the orphan record. */
 
 /* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
    with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
@@ -7795,8 +7814,9 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
-          MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call
+          (calls/fast) does the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call
+          to the general path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -7809,8 +7829,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the thread shares a row with more threads than before: its next
-                                    call publishes the cells with too many unpublished bytes */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
+                                    cells with too many unpublished bytes, because another thread
+                                    began to count on a row or reset a peak */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -7821,7 +7842,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
     void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
-    uint64_t bits;   /* of a row: its bits in word2 */
+    uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* the number of homes in the first cache, which lies in the thread
@@ -7850,9 +7871,11 @@ typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
     struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
-    uint64_t birth_bits;             /* the birth bits of word2 for this scope and stream under
-                                        birth_mark; 0 until they are looked up */
-    uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
+    uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
+                                        stream and the mark birth_mark; 0 until they are looked
+                                        up */
+    uint64_t birth_mark;             /* the mark, as mli_mark_bits returns it, for which birth_bits
+                                        holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
@@ -7893,8 +7916,8 @@ typedef struct mli_thread {
     uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
                                 mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
                                 every device, because the thread published cells of several */
-    int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
-                                alloc is picked */
+    int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
+                                picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
@@ -7920,8 +7943,8 @@ typedef struct mli_saver {
 } mli_saver;
 
 enum {                        /* memlord.threads.alert: the work that the end of a call finds */
-    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands allow for, or records
-                              to sweep */
+    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
+                              allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
     MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
@@ -7963,10 +7986,10 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   Calls on the orphan record always enter so, because several threads share it, and what one of
-   them knows of the bit does not hold for the others. Requires: the caller holds the registry lock;
-   no other thread uses the record, unless it is the orphan record. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
+   Calls on the orphan record always enter by an exchange: several threads share it, and each of
+   them would have to know of the bit. Requires: the caller holds the registry lock; no other thread
+   uses the record, unless it is the orphan record. The exchange and the load are seq_cst: see
+   mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
@@ -8019,17 +8042,19 @@ MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 /* Returns how many thread records the ledger has, the orphan record included. */
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
 
-/* Sets the number of threads that the margins of bands allow for. A thread record beyond that
-   number raises an alert. */
+/* Sets the number of threads that bands allow for: each thread may keep bytes unpublished, and the
+   thresholds of bands have a margin for these (services/bands). A thread record beyond that number
+   raises an alert. */
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
-/* Returns the number of threads that the margins of bands allow for. */
+/* Returns the number of threads that bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or if an owner is
-   known to have died. Requires: the caller holds the registry lock. */
+/* Returns 1 if a sweep is due: a search for records whose thread has ended. It is due if there are
+   many records, or if a thread with a record is known to have ended. Requires: the caller holds the
+   registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
-/* Ends a sweep that has found `living` owners. The next sweep is due at twice as many records.
-   Requires: the caller holds the registry lock. */
+/* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
+   records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
@@ -8038,8 +8063,8 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
-   argument. The add and the load are seq_cst, because another library may get the same key once the
-   key is deleted: see mli_process_end. */
+   argument. The add and the load are seq_cst, because another library may get the same exit key
+   once MemLord has deleted it: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
@@ -8203,8 +8228,8 @@ static mli_thread *mli_thread_spare(memlord *lord) {
 }
 
 /* Gives the calling thread a record: a free one, or else a new one. Returns NULL if there is no
-   memory. Raises the alert if so many records are in use that a sweep for dead owners is
-   worthwhile. */
+   memory. Raises the alert if so many records are in use that it is time to search for those whose
+   thread has ended. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -8213,7 +8238,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last picked block is that of the former owner, not of this
+            t->taken_row = 0; /* the last picked block was that of the former owner, not of this
                                  thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
@@ -8281,9 +8306,9 @@ static MLI_COLD int mli_thread_ready(void) {
     return mli_self.hooked != 0;
 }
 
-/* Returns the calling thread's record if the record in mli_self is of another ledger, or missing.
-   Past the thread's exit hook, or without memory for a record, locks and returns the orphan record.
-   Returns NULL if the ledger's own allocator makes the call. */
+/* Returns the calling thread's record in a ledger other than the one that the thread used last. If
+   the exit hook of the thread has run, or there is no memory for a record, locks and returns the
+   orphan record. Returns NULL if the ledger's own allocator makes the call. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
@@ -9247,8 +9272,11 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
 /* ----------------------------------------------------------------------- src/books/watches.h -- */
 
 /* Defines the watch of a device, which is the state of its bands, and decides when the holders of
-   the device (services/snapshots) are noted. Owns no state, because a watch is a part of the
-   device's record. May use base/. Locks: see mli_watch. */
+   the device are noted. A band (services/bands) is a range of a metric with a threshold at which a
+   collection of memory is due. A band check compares the metrics of a device with its bands.
+   Holders (services/snapshots) are the tags and sites that had the device's bytes at its peak. A
+   phys is a physical device. Owns no state, because a watch is a part of the device's record. May
+   use base/. Locks: see mli_watch. */
 
 /* The bytes of a device from which the metrics of bands are computed. */
 typedef struct mli_levels {
@@ -9260,14 +9288,15 @@ typedef struct mli_levels {
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
-    mli_u64 check_above, check_below; /* a band check is requested when the published bytes reach
-                                         check_above or fall below check_below; signed */
+    mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
+                                         mli_row) reach check_above or fall below check_below;
+                                         signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
-    mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
-                       orders two checks, see mli_band_update. */
+    mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
+                       addition orders two checks (see mli_band_update). */
     uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
                                    its next; 0 means that it requests none */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
@@ -12280,7 +12309,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
                                           uint64_t storage, uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     struct mli_anomalies_state *s = lord->anomalies;
-    const uint64_t now = mli_ledger_now(lord) - lord->started;
+    const uint64_t now = mli_ledger_age(lord);
     const memlord_site *site = mli_self.site, *kept;
     mli_anomaly *a;
     int is_new;
@@ -12664,9 +12693,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
-   mark, the scope and the stream that blocks are born with. May use books/sites and books/names.
-   Invariant: only the thread itself reads and writes its cache and its tags. Lock: the cold lock,
-   for new names and births. */
+   mark, the scope and the stream that blocks begin with. A cache has entries in a hash table. The
+   home of a key is the entry at which its look-up begins. A row has the counters of a site or a tag
+   on a device, and a cell is a thread's part of a row. The orphan record serves the threads without
+   a record of their own. An interposer is a MemLord that is preloaded into the process. May use
+   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
+   tags. Lock: the cold lock, for new names and births. */
 
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
@@ -12697,16 +12729,16 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-/* Caches the result of a look-up, in the place of the entry that has its key. If MLI_CACHE_PATH
-   entries from the key's home on have other keys, evicts the first of them. The orphan record
-   caches nothing, because its cells are used under a lock. Requires: the caller is not inside a
-   shard, because the cache may grow. */
+/* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
+   from the key's home on. If MLI_CACHE_PATH entries from there on have other keys, replaces the
+   first of them. The orphan record caches nothing, because its cells are used under a lock.
+   Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the bits of word2 for the row of a site or a tag on a device, or 0 if there is no room
-   for the row. On first use makes the row and the thread's cell for it. Requires: the caller is not
-   inside a shard. */
+/* Returns the number of the row of a site or a tag on a device, as the bits that a map entry has in
+   word2. Returns 0 if there is no room for the row. On first use makes the row and the thread's
+   cell for it. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev);
 
@@ -12731,24 +12763,24 @@ MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
    holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
-/* Publishes the scope that was made last. Requires: the caller holds the cold lock. */
+/* Shows other threads the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* What an alloc is born with, besides the scope of its thread. */
+/* What the block of an alloc begins with, besides the scope of its thread. */
 typedef struct mli_origin {
     const memlord_site *site;
     const char *tag; /* a kept name, or NULL */
     uint64_t stream; /* 0 means no stream */
 } mli_origin;
-/* Returns what an alloc of this thread at a site is born with. */
+/* Returns what the block of an alloc by this thread at a site begins with. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
 }
-/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for its rows.
-   Requires: the caller is not inside a shard. */
+/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for the rows of
+   the block's site and tag. Requires: the caller is not inside a shard. */
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
@@ -12771,14 +12803,14 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 /* Looks up the symbol memlord_interposer, by which a preloaded MemLord hears of tags and scopes.
    Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Returns 1 if there is an interposer and the ledger is not its own. The acquire load pairs with
-   the release store in mli_interposer_find. */
+/* Returns 1 if there is an interposer and the ledger is not the interposer's own. The acquire load
+   pairs with the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, also in the ledger of an interposer. Requires: the caller
-   holds no lock. */
+/* Begins a tag, or with `scope` a scope, in the interposer's ledger, too, if there is an
+   interposer. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or with `scope` scopes, also in the ledger of an interposer.
-   Requires: the caller holds no lock. */
+/* Ends the innermost `count` tags, or with `scope` scopes, in the interposer's ledger, too, if
+   there is an interposer. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
@@ -12908,10 +12940,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them: in the scope if
-   the stream is 0, and in the thread if the stream is the thread's. If there is no room for a
-   birth, returns the bits of the mark alone, so that the block is recorded without scope and
-   stream. */
+/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream. Caches
+   them: in the scope if the stream is 0, and in the thread if the stream is the thread's. If there
+   is no room for a birth, returns the bits of the mark alone, so that the block is recorded without
+   scope and stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13286,20 +13318,20 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
-   May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
-   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for a part of the table. No lock is
-   held while an unwinder runs. */
+   A node of the tree is a return address below the node of its caller, and a stack is the path from
+   a node to the root, node 0. A row has the totals of one stack, with one site, on one device. A
+   shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
+   MLI_PICKED exactly if the table has its key. Locks: the cold lock, to add nodes and rows;
+   MLI_RANK_STACKS, for a part of the table. No lock is held while an unwinder runs. */
 
-/* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
-   site, on one device. Nodes and rows are never removed, and are found without a lock. The live
-   bytes of a row are 0 again once all its blocks have ended. The table of picked blocks and the bit
-   MLI_PICKED change while the caller is inside the shard and no other thread can reach the entry. A
-   caller reserves room in the table before it enters the shard. The table has parts, as the map has
-   shards, and all keys of one shard are in one part. So threads that use different shards seldom
-   wait for each other. */
+/* Nodes and rows are never removed, and are found without a lock. The live bytes of a row are 0
+   again once all its blocks have ended. The table of picked blocks and a block's bit MLI_PICKED
+   change while the thread is inside the shard and no other thread can reach the block. The thread
+   reserves room in the table before it enters the shard. The table has parts, and all keys of one
+   shard are in one part. So threads that use different shards seldom wait for each other. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
-   right when the module is unloaded later. */
+   right if the module is unloaded later. */
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays loaded; else 0 */
     mli_site_record *site; /* the site of the return address; its `frame` is not 0 */
@@ -13310,7 +13342,7 @@ typedef struct mli_stack_row {
     uint32_t node;        /* the node of the innermost frame */
     uint32_t dev;
     uint32_t next;        /* the next row in the same hash chain */
-    uint32_t site;        /* the row of the site; 0 means no site */
+    uint32_t site;        /* the row of the site in books/counters; 0: no site */
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
     mli_u64 blocks;       /* how many picked blocks are live */
@@ -13377,7 +13409,7 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
    block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. With
-   `undo` the row then counts as if the block had not been allocated. */
+   `undo` these totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
 /* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
    is 1 if the block ends. */
@@ -13385,18 +13417,17 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block that this call opens under `key` the stack of an older block, `pick`. It counts
-   on `dev` and on the site row `site`. The block is one that moves, or comes back to its old
-   place. */
+/* Gives the block that this call opens under `key` the stack `pick` of an older block, which is
+   being moved or put back. The stack counts on `dev` and for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
-/* Says that this call resizes a block, which had `bytes` before, so that it counts no new alloc. */
+/* Notes that this call resizes a block, which had `bytes` before. So it counts no new alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked. If so, finds its stack, reserves room
-   for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the caller is not
-   inside a shard. */
+/* Decides at random whether the alloc that this call records is picked. If so, finds its stack,
+   reserves room for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the
+   caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site);
@@ -13424,7 +13455,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns what is wrong with the stack settings of a description, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
@@ -13688,8 +13719,8 @@ static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Subtracts a picked block from the totals of its stack. With `undo` the row counts as if the block
-   had not been allocated. */
+/* Subtracts a picked block from the totals of its stack. With `undo` the totals are then as if the
+   block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -13760,8 +13791,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. With
-   `undo` the row then counts as if the block had not been allocated. */
+/* Subtracts a block, which was removed from the table, from the totals of its stack. `frees` is 1
+   if the block ends. With `undo` the totals are then as if it had not been allocated. */
 static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                           int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -13956,7 +13987,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
     double mean;
     int may, cut;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
-    most = mli_stacks_depth(lord); /* a later change of the depth sets the bit again */
+    most = mli_stacks_depth(lord); /* a later change of the depth sets MLI_SPECIAL_REDRAW again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -13972,8 +14003,8 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
 static const mli_stack_calls mli_stack_functions = {
     mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
 
-/* A thread whose allocs may be picked may see that before it sees the functions. Its alloc is then
-   not picked. */
+/* A thread may see MLI_SPECIAL_STACKS before it sees the functions. Its alloc is then not
+   picked. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site) {
@@ -17894,7 +17925,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* if a block still has the fence, the block frees it */
+    f->asker = NULL; /* if a block still has the fence, the end of the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -19797,7 +19828,8 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    is a span. A shared invocation has a record, from the first export until its last member has
    left. A member is a context that is in the invocation: the one that exported it, and those that
    adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
-   allocated less those it freed. May use books/. Invariants: those of mli_joint. Locks: joint
+   allocated less those it freed. Its base is the part of the level that the thread has published:
+   added to the device's counters. May use books/. Invariants: those of mli_joint. Locks: joint
    (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
    record. */
 
@@ -19823,9 +19855,9 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell: the part of the level that it has published.
-   Once it has left, its whole level at that moment stays added. `enter` is 1 if the thread enters,
-   and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
+   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
+   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
@@ -20102,7 +20134,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
 /* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
-/* Sets the device time of all scopes to 0. */
+/* Sets the device time of all scopes to 0: what memlord_scope_device_time has added. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
@@ -20824,10 +20856,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
 /* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row
-   (the counters of a device, site or tag) is summed once under its lock; two rows may be of
-   different moments, so a report sums every device once. Locks: cold for look-ups, phys and row,
-   one at a time. */
+   counts of all threads. A selector (memlord_device) names one device, all devices of a type, or
+   all devices. Owns no state. May use books/ and services/scopes. Invariant: each row (the counters
+   of a device, site or tag) is summed once under its lock; two rows may be of different moments, so
+   a report sums every device once. Locks: cold for look-ups, phys and row, one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
    come the losses of the ledger as a whole: how many records found no room, or are no longer
@@ -21497,22 +21529,21 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
    (the used percent), with a metric and a threshold for it. A band check compares the metric with
    the threshold of the band in force. If the metric has reached it, a collection runs: the host's
    callbacks, which free memory. A phys is a physical device. May use books/limits and
-   books/counters. Invariant: no threshold is crossed without a band check, although threads publish
-   their counts late. Locks: callbacks, for strategies, callbacks and runs; then the lock of the
-   phys, for the band state; none while a callback runs. */
+   books/counters. Invariant: no threshold is crossed without a band check, although a thread may
+   count up to a batch of bytes before it publishes them (adds them to the device's published
+   bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
+   band state; none while a callback runs. */
 
-/* When a band check is due: a thread publishes its counts (adds them to the published bytes of the
-   device) from time to time, and before they exceed a batch. The margin is a batch for each thread
-   that the ledger allows for. While the published bytes are at least a margin below the threshold,
-   no thread can cross the threshold without a publication. A mark is a number of published bytes,
-   and a publication that passes a mark requests a check. Closer to the threshold than a margin, the
-   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
-   published. Instead each thread checks each time it has freed as many bytes as the free interval
-   of the device. Cached bytes (reserved bytes less live bytes) rise as live bytes fall. Published
-   bytes are never above the live bytes, so a publication below the mark check_below comes in time,
-   without a margin. After a collection a band waits to rearm: it starts no other collection until
-   its metric has risen by an eighth of the threshold, or has fallen an eighth below the
-   threshold. */
+/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
+   the published bytes are at least a margin below the threshold, no thread can cross the threshold
+   without a publication. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
+   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
+   thread checks each time it has freed as many bytes as the free interval of the device. Cached
+   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
+   the live bytes, so a publication below the mark check_below comes in time, without a margin.
+   After a collection a band waits to rearm: it starts no other collection until its metric has
+   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
@@ -21649,7 +21680,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly this selector. The
+/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21733,7 +21764,7 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly this selector by `fresh`, or removes it if `fresh`
+/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
    is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
@@ -21828,7 +21859,7 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
 
 /* Moves the marks v->rise and v->fall closer if another band comes into force before they are
    reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
-   of the limit, so it changes with the live bytes and not with a sample. */
+   of the limit, so that it changes with the live bytes. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -22212,14 +22243,15 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Updates the strategies in force, the marks and the pollers after a change of the strategies or
-   callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks, and the threads that sample devices, after a change
+   of the strategies or callbacks. Afterwards no device uses a strategy that is no longer in the
+   list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        /* The check also starts pollers. */
+        /* The check also starts the threads that sample the device (pollers). */
         if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i);
     lord->start_pollers(lord, 0);
 }
@@ -22783,7 +22815,7 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 
 /* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
    sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
-   request only at its next look, an interval of pollers later. */
+   request only after the wait, which is at most the interval mli_poll_ms. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -23071,7 +23103,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
    not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
-   ledger's allocator, a logger, a try function, a fence, a source or a collection callback. */
+   ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
+   callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -23639,7 +23672,7 @@ typedef struct mli_raise {
 /* The functions that other modules call once a page has been opened. They are called through a
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
-    void (*serve)(memlord *lord); /* does the listener's work at a safe point */
+    void (*serve)(memlord *lord); /* does the listener's work on this thread */
     /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
        child. */
     memlord_result (*listen)(memlord *lord);
@@ -23796,8 +23829,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests. A rest ends when its time is over, or when the device's live bytes
-   have changed by more than an eighth. */
+/* Returns 1 if a device rests (see mli_rest). A rest ends when its time is over, or when the
+   device's live bytes have changed by more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -23957,8 +23990,8 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Ends the freed blocks whose fences are done, and runs the collection callbacks, on one device of
-   a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
+   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
    `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
    to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
@@ -24519,7 +24552,8 @@ typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
                      no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* the number of blocks; all others are bytes */
+    uint64_t live, pending, reserved, peak, blocks; /* `blocks` counts blocks; the others are
+                                                       bytes */
     uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
                                   holding among all holdings of the snapshot */
     uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
@@ -24550,7 +24584,8 @@ typedef struct mli_snapshot_reader {
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
-    uint64_t arena;       /* the part of `bytes` that the arena had */
+    uint64_t arena;       /* the part of `bytes` that the host counts without blocks
+                             (memlord_arena_add) */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -24744,7 +24779,7 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
     mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
     mli_snapshot *s = NULL;
     if (list) {
-        const uint64_t time = mli_ledger_now(lord) - lord->started;
+        const uint64_t time = mli_ledger_age(lord);
         const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
         s = (mli_snapshot *)mli_own_alloc(lord, size);
         if (s) {
@@ -24890,8 +24925,8 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, and comes after the saver was
-   set. */
+   acquire load pairs with the exchange that sets the interval. That comes after the function that
+   saves was set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -24989,7 +25024,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
     if (!h) return; /* the next check tries again */
-    h->time = mli_ledger_now(lord) - lord->started;
+    h->time = mli_ledger_age(lord);
     h->bytes = live;
     h->arena = mli_u64_load(&device->arena);
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
@@ -25142,10 +25177,11 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
    coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
-   tickets. A thread has a context of its own, too; a swap puts the thread into another. May use
-   books/ and services/scopes. Invariants: each context is in one place, which is a thread or a
-   fibre's record; a thread's own context never gets into another thread. Locks: context
-   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
+   tickets. A thread has a context of its own, too; a swap puts the thread into another. The
+   interposer is a preloaded MemLord, with a ledger of its own. May use books/ and services/scopes.
+   Invariants: each context is in one place, which is a thread or a fibre's record; a thread's own
+   context never gets into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record;
+   cold, to make a record. */
 
 /* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
    each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
@@ -25168,8 +25204,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
    Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
-   serial rises with each swap, so that an older copy of the words no longer matches. */
+   memlord_context are the number (generation) of its ledger, the handle of the record, and the
+   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25322,8 +25358,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
-   context -- */
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
 /* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
    told. */
@@ -25760,10 +25795,10 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
    after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
-   that takes snapshots, and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no
-   threads, because a new thread may get its stack from the very allocator that the calls come from.
-   So while no device that wants a poller is known, it starts the poller of main memory, which
-   starts the others once their devices are known. */
+   that takes snapshots, and the one that answers the ledgers of other processes. Under
+   MEMLORD_FLAG_DEFER calls start no threads, because a new thread may get its stack from the very
+   allocator that the calls come from. So while no device that wants a poller is known, it starts
+   the poller of main memory, which starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25793,9 +25828,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point (mli_serve),
-   because calls do not. Without that flag calls check the bands. Then the poller only samples, ends
-   freed blocks whose fences are done, and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
+   do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
+   blocks that need wait no longer, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -26100,9 +26135,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, ends the pending blocks whose fences are
-   done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the policy's
-   function, or until enough was freed. */
+/* Makes room between two attempts. It asks how full the device is, ends the pending blocks whose
+   fences are done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the
+   policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -26238,10 +26273,11 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
    live block; it consists of shards, and each shard is a hash table of buckets. A row has the
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
-   waits for its fences. A ticket holds reserved bytes. Owns no state. May use books/. Invariants:
-   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
-   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
-   phys, one at a time. */
+   waits for its fences. A detached block is off the map while its realloc is open, and still
+   counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
+   use books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails
+   ends the comparison, and its line is logged when no lock is held. Locks: cold, all shards and
+   fences, from begin to end; phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -26257,7 +26293,8 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
     uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
-    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    uint32_t displaced;              /* entries of the shard that are not in the bucket where a
+                                        look-up begins (their home) */
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
@@ -26451,8 +26488,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Computes the overflow counts of a bucket: how many keys lie in later buckets, where a probe finds
-   them after it has passed this bucket. The result has the layout of the bucket's header. */
+/* Computes the overflow counts of a bucket: how many keys a look-up finds only in later buckets,
+   after it has passed this one. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -27429,7 +27466,7 @@ typedef struct mli_report {
     int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
-    uint64_t uptime;       /* ns since the ledger was made */
+    uint64_t uptime;       /* mli_ledger_age at the capture */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
@@ -28046,7 +28083,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     uint32_t i;
     mli_places_name(lord);
     r->lord = lord;
-    r->uptime = mli_ledger_now(lord) - lord->started;
+    r->uptime = mli_ledger_age(lord);
     mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
@@ -35569,8 +35606,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Captures the ledger and writes a report. Returns MEMLORD_E_IO if fn failed, else the result of
-   the capture. */
+/* Captures the state of the ledger, and writes a report of it. Returns MEMLORD_E_IO if fn failed,
+   else the result of the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -36122,8 +36159,8 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
    of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
-   interposer writes a report if no call of MemLord is in progress, and cannot tell that this hook
-   runs. */
+   interposer (a preloaded MemLord) writes a report if no call of MemLord is in progress, and cannot
+   tell that this hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -36179,7 +36216,8 @@ static MLI_COLD void mli_fork_before(void) {
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* comes last, because all of the above reads and writes words */
+    mli_words_lock(1); /* comes last, because all of the above needs the 64-bit words that these
+                          locks protect */
 }
 /* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
    last. */
@@ -36196,7 +36234,8 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the code below reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below needs the 64-bit words that these
+                          locks protect */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
                                                                     number */
     mli_self.is_helper = 0;
@@ -36283,7 +36322,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Groups the ledger's blocks by device, tag and site, and logs the ten groups with the most bytes.
-   Does nothing if the ledger has neither sites nor tags. (Both row counts start at 1.) */
+   Does nothing if the ledger has neither sites nor tags. (mli_row_count returns 1 if there are
+   none.) */
 static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table leaks;
@@ -36373,7 +36413,7 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
 }
 
 /* Registers a ledger, so that fork, the exit hook and memlord_destroy find it. Gives it a
-   generation of its own. */
+   generation, a number that no other ledger of the process has. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
     lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;

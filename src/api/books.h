@@ -156,8 +156,8 @@ MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, meml
 /* -- views: several owners of one storage -- */
 
 /* Records that the caller holds a storage. A storage that is not live begins, with one reference. A
-   live storage gets one more reference and no bytes; `bytes` is then ignored. So tied weights and
-   views count once. */
+   live storage gets one more reference and no bytes; `bytes` is then ignored. So the bytes of a
+   storage with several owners, such as tied weights, count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)

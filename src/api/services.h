@@ -2,10 +2,12 @@
    memory that one or several devices share. A poller is a thread of MemLord that samples a physical
    device at intervals. A ticket holds bytes of a limit for later allocs. An account is charged the
    bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
-   collection is a run of the host's callbacks that give memory back. A page is a file by which the
-   ledgers of several processes tell each other what they hold. A scope is a phase of the program
-   with a name. A context is the open tags and scopes that the calls of a thread use. A selector
-   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+   collection is a run of the host's callbacks that give memory back. A strategy is a list of bands;
+   a band is a range of used % (the used part of the capacity) with a threshold at which a
+   collection is due. A page is a file by which the ledgers of several processes tell each other
+   what they hold. A scope is a phase of the program with a name. A context is the open tags and
+   scopes that the calls of a thread use. A selector (`sel`) is one device, all devices of a type,
+   or all devices. >>concepts has all such words. */
 
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
@@ -173,11 +175,11 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
    and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
    freed something.
-   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there, also
-           over 2^62 bytes in all. A warning then has memlord_explain or the account, at most once a
-           second. E_INVALID if bytes is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one
-           device; E_NOMEM; E_STATE if the ledger's own allocator calls it. After an error *out is
-           0. */
+   Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
+           this thread uses there, or 2^62 in all. A warning then has the line of memlord_explain,
+           or names the account, at most once a second. E_INVALID if bytes is over 2^48 or `out` is
+           NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE if the ledger's own
+           allocator calls it. After an error *out is 0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -297,8 +299,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
-                                 raise */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
+                                 them */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -490,8 +492,8 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   It looks at the bands of the device, so a collection may run inside this call. Inside the
-   device's capacity source none runs, but a later call runs it.
+   It looks at the bands of the device, so a collection may run inside this call. If the device's
+   capacity source makes the call, no collection runs in it, but in a later call.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -603,7 +605,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
-           MEMLORD_MAX_SCOPES paths. Reports count what E_NOMEM dropped.
+           MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
    Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
@@ -648,7 +650,7 @@ MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scop
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
-/* The totals of all finished invocations of a path. The strings live until destroy. */
+/* The totals of a scope. An invocation is one run of the scope. The strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
     const memlord_site *site; /* place of the MEMLORD_SCOPED; NULL: memlord_scope_begin began the
@@ -658,7 +660,8 @@ typedef struct memlord_scope_stat {
     uint64_t count, running;  /* invocations that are over; invocations that are not */
     struct {
         int64_t total, min, max;
-    } bytes, blocks;          /* deltas of the invocations that are over */
+    } bytes, blocks;          /* bytes and blocks allocated less those freed, in the invocations
+                                 that are over */
     uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
                                  device counts by itself, and then the devices are added, so the sum
                                  is an upper bound if there are several */
@@ -725,11 +728,11 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and
-   sites, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the
-   whole run. For a further one it drops and counts the snapshot whose neighbours are closest in
-   time. The first and the last one stay, and so do those in which a device, or all devices
-   together, held most. A checkpoint goes only when nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with the 16 largest tags and sites
+   of each device, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread
+   over the whole run. For a further snapshot it drops one, and counts that: the one whose
+   neighbours are closest in time. The first and the last one stay, and so do those in which a
+   device, or all devices together, held most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
            count one more dropped snapshot.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a

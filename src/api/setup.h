@@ -33,8 +33,8 @@
 #define MLI_JOIN2(a, b) a##b
 #define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 
-/* A cast in the style of the language. Macros expand in the host's files, which may be compiled
-   with -Wold-style-cast. */
+/* A cast in the style of C or of C++. Macros expand in the host's files, which may be compiled with
+   -Wold-style-cast. */
 #ifdef __cplusplus
 #define MLI_CAST(type, value) static_cast<type>(value)
 #else

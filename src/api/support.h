@@ -62,8 +62,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
 
-/* Records an alloc on a ticket: the name that memlord_alloc_with had in 0.4. The next release
-   leaves it out. */
+/* Records an alloc on a ticket, under the name that memlord_alloc_with had in 0.4. The next release
+   will not have this name. */
 MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
                                                  memlord_device device, uint64_t storage,
                                                  uint64_t bytes, const memlord_site *site) {

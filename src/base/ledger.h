@@ -163,8 +163,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
-                          for */
+    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
+                          (services/bands.h) allow for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -186,7 +186,7 @@ struct mli_stacks_state {
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
-                                                   vector; they grow under the cold lock */
+                                                   vector; the vectors grow under the cold lock */
     mli_u64 cut;                      /* how many stacks have at most one return address, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
@@ -270,6 +270,9 @@ struct memlord {
 #define MLI_X(module) struct mli_##module##_state *module;
     MLI_STATES(MLI_X)
 #undef MLI_X
+    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
+                              Only an interposer sets this, because it then still has to name
+                              places, which takes time */
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
@@ -300,6 +303,9 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
+/* Returns the ns from the making of the ledger until now or, if the program has ended, until
+   then. */
+MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {

@@ -268,8 +268,8 @@ static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Subtracts a picked block from the totals of its stack. With `undo` the row counts as if the block
-   had not been allocated. */
+/* Subtracts a picked block from the totals of its stack. With `undo` the totals are then as if the
+   block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -340,8 +340,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. With
-   `undo` the row then counts as if the block had not been allocated. */
+/* Subtracts a block, which was removed from the table, from the totals of its stack. `frees` is 1
+   if the block ends. With `undo` the totals are then as if it had not been allocated. */
 static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                           int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -536,7 +536,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
     double mean;
     int may, cut;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
-    most = mli_stacks_depth(lord); /* a later change of the depth sets the bit again */
+    most = mli_stacks_depth(lord); /* a later change of the depth sets MLI_SPECIAL_REDRAW again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -552,8 +552,8 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
 static const mli_stack_calls mli_stack_functions = {
     mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
 
-/* A thread whose allocs may be picked may see that before it sees the functions. Its alloc is then
-   not picked. */
+/* A thread may see MLI_SPECIAL_STACKS before it sees the functions. Its alloc is then not
+   picked. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site) {

@@ -136,10 +136,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them: in the scope if
-   the stream is 0, and in the thread if the stream is the thread's. If there is no room for a
-   birth, returns the bits of the mark alone, so that the block is recorded without scope and
-   stream. */
+/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream. Caches
+   them: in the scope if the stream is 0, and in the thread if the stream is the thread's. If there
+   is no room for a birth, returns the bits of the mark alone, so that the block is recorded without
+   scope and stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());

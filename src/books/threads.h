@@ -1,7 +1,11 @@
-/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
-   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free record
-   keeps its counts and its shards for the next thread. Locks: the registry lock; the orphan lock,
-   for the orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers). A
+   hook is a bit that gives every call further work. An alert is a bit that gives the end of a call
+   some work. The orphan record serves the threads that can have no record of their own. A row has
+   the counters of a device, a site or a tag. A cell is a thread's part of a row. A dev is the
+   number of a device, and a shard a part of the map of blocks. The exit hook of a thread is a
+   function that runs when the thread ends. May use base/memory and os/. Invariants: a record in use
+   belongs to one thread; a free record keeps its counts and its shards for the next thread. Locks:
+   the registry lock; the orphan lock, for the orphan record. */
 #ifndef MLI_BOOKS_THREADS_H
 #define MLI_BOOKS_THREADS_H
 #include "api/api.h"
@@ -22,8 +26,9 @@
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
-          MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call
+          (calls/fast) does the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call
+          to the general path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -36,8 +41,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the thread shares a row with more threads than before: its next
-                                    call publishes the cells with too many unpublished bytes */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
+                                    cells with too many unpublished bytes, because another thread
+                                    began to count on a row or reset a peak */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -48,7 +54,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
     void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
-    uint64_t bits;   /* of a row: its bits in word2 */
+    uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* the number of homes in the first cache, which lies in the thread
@@ -77,9 +83,11 @@ typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
     struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
-    uint64_t birth_bits;             /* the birth bits of word2 for this scope and stream under
-                                        birth_mark; 0 until they are looked up */
-    uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
+    uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
+                                        stream and the mark birth_mark; 0 until they are looked
+                                        up */
+    uint64_t birth_mark;             /* the mark, as mli_mark_bits returns it, for which birth_bits
+                                        holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
@@ -120,8 +128,8 @@ typedef struct mli_thread {
     uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
                                 mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
                                 every device, because the thread published cells of several */
-    int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
-                                alloc is picked */
+    int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
+                                picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
@@ -147,8 +155,8 @@ typedef struct mli_saver {
 } mli_saver;
 
 enum {                        /* memlord.threads.alert: the work that the end of a call finds */
-    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands allow for, or records
-                              to sweep */
+    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
+                              allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
     MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
@@ -190,10 +198,10 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   Calls on the orphan record always enter so, because several threads share it, and what one of
-   them knows of the bit does not hold for the others. Requires: the caller holds the registry lock;
-   no other thread uses the record, unless it is the orphan record. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
+   Calls on the orphan record always enter by an exchange: several threads share it, and each of
+   them would have to know of the bit. Requires: the caller holds the registry lock; no other thread
+   uses the record, unless it is the orphan record. The exchange and the load are seq_cst: see
+   mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
@@ -246,17 +254,19 @@ MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 /* Returns how many thread records the ledger has, the orphan record included. */
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
 
-/* Sets the number of threads that the margins of bands allow for. A thread record beyond that
-   number raises an alert. */
+/* Sets the number of threads that bands allow for: each thread may keep bytes unpublished, and the
+   thresholds of bands have a margin for these (services/bands). A thread record beyond that number
+   raises an alert. */
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
-/* Returns the number of threads that the margins of bands allow for. */
+/* Returns the number of threads that bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or if an owner is
-   known to have died. Requires: the caller holds the registry lock. */
+/* Returns 1 if a sweep is due: a search for records whose thread has ended. It is due if there are
+   many records, or if a thread with a record is known to have ended. Requires: the caller holds the
+   registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
-/* Ends a sweep that has found `living` owners. The next sweep is due at twice as many records.
-   Requires: the caller holds the registry lock. */
+/* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
+   records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
@@ -265,8 +275,8 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
-   argument. The add and the load are seq_cst, because another library may get the same key once the
-   key is deleted: see mli_process_end. */
+   argument. The add and the load are seq_cst, because another library may get the same exit key
+   once MemLord has deleted it: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A

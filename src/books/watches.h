@@ -1,6 +1,9 @@
 /* Defines the watch of a device, which is the state of its bands, and decides when the holders of
-   the device (services/snapshots) are noted. Owns no state, because a watch is a part of the
-   device's record. May use base/. Locks: see mli_watch. */
+   the device are noted. A band (services/bands) is a range of a metric with a threshold at which a
+   collection of memory is due. A band check compares the metrics of a device with its bands.
+   Holders (services/snapshots) are the tags and sites that had the device's bytes at its peak. A
+   phys is a physical device. Owns no state, because a watch is a part of the device's record. May
+   use base/. Locks: see mli_watch. */
 #ifndef MLI_BOOKS_WATCHES_H
 #define MLI_BOOKS_WATCHES_H
 #include "api/api.h"
@@ -18,14 +21,15 @@ typedef struct mli_levels {
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
-    mli_u64 check_above, check_below; /* a band check is requested when the published bytes reach
-                                         check_above or fall below check_below; signed */
+    mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
+                                         mli_row) reach check_above or fall below check_below;
+                                         signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
-    mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
-                       orders two checks, see mli_band_update. */
+    mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
+                       addition orders two checks (see mli_band_update). */
     uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
                                    its next; 0 means that it requests none */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
