@@ -6060,6 +6060,9 @@ struct memlord {
 #define MLI_X(module) struct mli_##module##_state *module;
     MLI_STATES(MLI_X)
 #undef MLI_X
+    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
+                              Only an interposer sets this, because it then still has to name
+                              places, which takes time */
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
@@ -6090,6 +6093,9 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
+/* Returns the ns from the making of the ledger until now or, if the program has ended, until
+   then. */
+MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
@@ -6253,6 +6259,10 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
     return lord->clock.fn ? lord->clock.fn(lord->clock.user) : mli_now();
+}
+MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord) {
+    const uint64_t ended = mli_u64_load(&lord->program_ended);
+    return (ended ? ended : mli_ledger_now(lord)) - lord->started;
 }
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
     if (take)
@@ -12305,7 +12315,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
                                           uint64_t storage, uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     struct mli_anomalies_state *s = lord->anomalies;
-    const uint64_t now = mli_ledger_now(lord) - lord->started;
+    const uint64_t now = mli_ledger_age(lord);
     const memlord_site *site = mli_self.site, *kept;
     mli_anomaly *a;
     int is_new;
@@ -19832,7 +19842,8 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    is a span. A shared invocation has a record, from the first export until its last member has
    left. A member is a context that is in the invocation: the one that exported it, and those that
    adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
-   allocated less those it freed. May use books/. Invariants: those of mli_joint. Locks: joint
+   allocated less those it freed. Its base is the part of the level that the thread has published:
+   added to the device's counters. May use books/. Invariants: those of mli_joint. Locks: joint
    (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
    record. */
 
@@ -19858,9 +19869,9 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell: the part of the level that it has published.
-   Once it has left, its whole level at that moment stays added. `enter` is 1 if the thread enters,
-   and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
+   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
+   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
@@ -20137,7 +20148,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
 /* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
-/* Sets the device time of all scopes to 0. */
+/* Sets the device time of all scopes to 0: what memlord_scope_device_time has added. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
@@ -20859,10 +20870,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
 /* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row
-   (the counters of a device, site or tag) is summed once under its lock; two rows may be of
-   different moments, so a report sums every device once. Locks: cold for look-ups, phys and row,
-   one at a time. */
+   counts of all threads. A selector (memlord_device) names one device, all devices of a type, or
+   all devices. Owns no state. May use books/ and services/scopes. Invariant: each row (the counters
+   of a device, site or tag) is summed once under its lock; two rows may be of different moments, so
+   a report sums every device once. Locks: cold for look-ups, phys and row, one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
    come the losses of the ledger as a whole: how many records found no room, or are no longer
@@ -21532,22 +21543,21 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
    (the used percent), with a metric and a threshold for it. A band check compares the metric with
    the threshold of the band in force. If the metric has reached it, a collection runs: the host's
    callbacks, which free memory. A phys is a physical device. May use books/limits and
-   books/counters. Invariant: no threshold is crossed without a band check, although threads publish
-   their counts late. Locks: callbacks, for strategies, callbacks and runs; then the lock of the
-   phys, for the band state; none while a callback runs. */
+   books/counters. Invariant: no threshold is crossed without a band check, although a thread may
+   count up to a batch of bytes before it publishes them (adds them to the device's published
+   bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
+   band state; none while a callback runs. */
 
-/* When a band check is due: a thread publishes its counts (adds them to the published bytes of the
-   device) from time to time, and before they exceed a batch. The margin is a batch for each thread
-   that the ledger allows for. While the published bytes are at least a margin below the threshold,
-   no thread can cross the threshold without a publication. A mark is a number of published bytes,
-   and a publication that passes a mark requests a check. Closer to the threshold than a margin, the
-   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
-   published. Instead each thread checks each time it has freed as many bytes as the free interval
-   of the device. Cached bytes (reserved bytes less live bytes) rise as live bytes fall. Published
-   bytes are never above the live bytes, so a publication below the mark check_below comes in time,
-   without a margin. After a collection a band waits to rearm: it starts no other collection until
-   its metric has risen by an eighth of the threshold, or has fallen an eighth below the
-   threshold. */
+/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
+   the published bytes are at least a margin below the threshold, no thread can cross the threshold
+   without a publication. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
+   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
+   thread checks each time it has freed as many bytes as the free interval of the device. Cached
+   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
+   the live bytes, so a publication below the mark check_below comes in time, without a margin.
+   After a collection a band waits to rearm: it starts no other collection until its metric has
+   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
@@ -21684,7 +21694,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly this selector. The
+/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21768,7 +21778,7 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly this selector by `fresh`, or removes it if `fresh`
+/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
    is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
@@ -21863,7 +21873,7 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
 
 /* Moves the marks v->rise and v->fall closer if another band comes into force before they are
    reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
-   of the limit, so it changes with the live bytes and not with a sample. */
+   of the limit, so that it changes with the live bytes. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -22247,14 +22257,15 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Updates the strategies in force, the marks and the pollers after a change of the strategies or
-   callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks, and the threads that sample devices, after a change
+   of the strategies or callbacks. Afterwards no device uses a strategy that is no longer in the
+   list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        /* The check also starts pollers. */
+        /* The check also starts the threads that sample the device (pollers). */
         if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i);
     lord->start_pollers(lord, 0);
 }
@@ -22818,7 +22829,7 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 
 /* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
    sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
-   request only at its next look, an interval of pollers later. */
+   request only after the wait, which is at most the interval mli_poll_ms. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -23106,7 +23117,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
    not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
-   ledger's allocator, a logger, a try function, a fence, a source or a collection callback. */
+   ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
+   callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -23674,7 +23686,7 @@ typedef struct mli_raise {
 /* The functions that other modules call once a page has been opened. They are called through a
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
-    void (*serve)(memlord *lord); /* does the listener's work at a safe point */
+    void (*serve)(memlord *lord); /* does the listener's work on this thread */
     /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
        child. */
     memlord_result (*listen)(memlord *lord);
@@ -23831,8 +23843,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests. A rest ends when its time is over, or when the device's live bytes
-   have changed by more than an eighth. */
+/* Returns 1 if a device rests (see mli_rest). A rest ends when its time is over, or when the
+   device's live bytes have changed by more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -23992,8 +24004,8 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Ends the freed blocks whose fences are done, and runs the collection callbacks, on one device of
-   a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
+   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
    `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
    to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
@@ -24554,7 +24566,8 @@ typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
                      no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* the number of blocks; all others are bytes */
+    uint64_t live, pending, reserved, peak, blocks; /* `blocks` counts blocks; the others are
+                                                       bytes */
     uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
                                   holding among all holdings of the snapshot */
     uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
@@ -24585,7 +24598,8 @@ typedef struct mli_snapshot_reader {
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
-    uint64_t arena;       /* the part of `bytes` that the arena had */
+    uint64_t arena;       /* the part of `bytes` that the host counts without blocks
+                             (memlord_arena_add) */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -24779,7 +24793,7 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
     mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
     mli_snapshot *s = NULL;
     if (list) {
-        const uint64_t time = mli_ledger_now(lord) - lord->started;
+        const uint64_t time = mli_ledger_age(lord);
         const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
         s = (mli_snapshot *)mli_own_alloc(lord, size);
         if (s) {
@@ -24925,8 +24939,8 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, and comes after the saver was
-   set. */
+   acquire load pairs with the exchange that sets the interval. That comes after the function that
+   saves was set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25024,7 +25038,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
     if (!h) return; /* the next check tries again */
-    h->time = mli_ledger_now(lord) - lord->started;
+    h->time = mli_ledger_age(lord);
     h->bytes = live;
     h->arena = mli_u64_load(&device->arena);
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
@@ -25177,10 +25191,11 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
    coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
-   tickets. A thread has a context of its own, too; a swap puts the thread into another. May use
-   books/ and services/scopes. Invariants: each context is in one place, which is a thread or a
-   fibre's record; a thread's own context never gets into another thread. Locks: context
-   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
+   tickets. A thread has a context of its own, too; a swap puts the thread into another. The
+   interposer is a preloaded MemLord, with a ledger of its own. May use books/ and services/scopes.
+   Invariants: each context is in one place, which is a thread or a fibre's record; a thread's own
+   context never gets into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record;
+   cold, to make a record. */
 
 /* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
    each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
@@ -25203,8 +25218,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
    Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
-   serial rises with each swap, so that an older copy of the words no longer matches. */
+   memlord_context are the number (generation) of its ledger, the handle of the record, and the
+   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25357,8 +25372,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
-   context -- */
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
 /* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
    told. */
@@ -25795,10 +25809,10 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
    after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
-   that takes snapshots, and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no
-   threads, because a new thread may get its stack from the very allocator that the calls come from.
-   So while no device that wants a poller is known, it starts the poller of main memory, which
-   starts the others once their devices are known. */
+   that takes snapshots, and the one that answers the ledgers of other processes. Under
+   MEMLORD_FLAG_DEFER calls start no threads, because a new thread may get its stack from the very
+   allocator that the calls come from. So while no device that wants a poller is known, it starts
+   the poller of main memory, which starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25828,9 +25842,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point (mli_serve),
-   because calls do not. Without that flag calls check the bands. Then the poller only samples, ends
-   freed blocks whose fences are done, and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
+   do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
+   blocks that need wait no longer, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -26135,9 +26149,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, ends the pending blocks whose fences are
-   done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the policy's
-   function, or until enough was freed. */
+/* Makes room between two attempts. It asks how full the device is, ends the pending blocks whose
+   fences are done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the
+   policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -26273,10 +26287,11 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
    live block; it consists of shards, and each shard is a hash table of buckets. A row has the
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
-   waits for its fences. A ticket holds reserved bytes. Owns no state. May use books/. Invariants:
-   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
-   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
-   phys, one at a time. */
+   waits for its fences. A detached block is off the map while its realloc is open, and still
+   counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
+   use books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails
+   ends the comparison, and its line is logged when no lock is held. Locks: cold, all shards and
+   fences, from begin to end; phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -26292,7 +26307,8 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
     uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
-    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    uint32_t displaced;              /* entries of the shard that are not in the bucket where a
+                                        look-up begins (their home) */
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
@@ -26486,8 +26502,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Computes the overflow counts of a bucket: how many keys lie in later buckets, where a probe finds
-   them after it has passed this bucket. The result has the layout of the bucket's header. */
+/* Computes the overflow counts of a bucket: how many keys a look-up finds only in later buckets,
+   after it has passed this one. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -27464,7 +27480,7 @@ typedef struct mli_report {
     int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
-    uint64_t uptime;       /* ns since the ledger was made */
+    uint64_t uptime;       /* mli_ledger_age at the capture */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
@@ -28081,7 +28097,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     uint32_t i;
     mli_places_name(lord);
     r->lord = lord;
-    r->uptime = mli_ledger_now(lord) - lord->started;
+    r->uptime = mli_ledger_age(lord);
     mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
@@ -28675,6 +28691,26 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
+/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
+   peak or of the live ones, as in ", mostly from load loader.c:10". */
+static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
+                                    int peak) {
+    mli_callers callers;
+    const memlord_site *most = NULL;
+    uint64_t sum = 0, highest = 0;
+    size_t i;
+    if (site == &mli_arena_site) return;
+    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
+    for (i = 0; i < callers.count; i++) {
+        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+        sum += bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        most = callers.at[i].at;
+    }
+    if (!most || highest <= sum / 2) return;
+    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
+}
 /* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
    itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
@@ -28696,69 +28732,56 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
     else
         mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
 }
+/* Returns what a verdict on the growth of a device names: the tag that grows fastest, or else the
+   site, or else the device. Returns NULL if nothing grows, or less than a quarter of the peak is
+   live. Stores the site that grows fastest in *site, or NULL. */
+static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
+    const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
+    *site = mli_grower(r, dev, MLI_BOOK_SITE);
+    if (*site && !(*site)->row) *site = NULL; /* the bytes without a site */
+    if (mli_peak_tells(r, dev)) return NULL;
+    if (!most) most = *site;
+    return most ? most : mli_grower(r, dev, MLI_BOOK_DEVICE);
+}
 /* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
-   82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
-   device. */
+   82 % of it at cache_put store.c:41", the fastest growth first. */
 static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
-    for (i = 0; i < r->devices; i++) {
-        const uint32_t dev = (uint32_t)r->top_device[i][1];
-        const int device = mli_report_device(r, dev);
-        const mli_series *site = mli_grower(r, dev, MLI_BOOK_SITE);
-        const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
-        uint64_t seconds;
+    for (i = 0; i < r->series.growing; i++) {
+        const mli_series *most = &r->series.grows[i], *site;
+        const int device = mli_report_device(r, most->dev);
         mli_out *o;
-        if (!most && site && site->row) most = site;
-        if (!most) most = mli_grower(r, dev, MLI_BOOK_DEVICE);
-        if (!most || mli_peak_tells(r, dev) || (o = mli_part_begin(w, most->rate)) == NULL)
-            continue;
+        if (most != mli_growth_of(r, most->dev, &site)) continue;
+        if ((o = mli_part_begin(w, most->rate)) == NULL) continue;
         mli_growth_subject(w, most);
-        seconds = (r->lord->started_wall + r->series.snapshot[most->since]->time) / 1000000000u;
         mli_putf(o, " by %jo a minute since ", most->rate);
-        mli_put_clock(o, seconds);
+        mli_put_clock(o, (r->lord->started_wall + r->series.snapshot[most->since]->time) /
+                             1000000000u);
         mli_put_str(o, " UTC");
-        if (most->book == MLI_BOOK_TAG && site && site->row) {
-            w->site = mli_series_site(r->lord, site);
+        if (site) w->site = mli_series_site(r->lord, site);
+        if (site && most->book == MLI_BOOK_TAG)
             mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
                      (const void *)w->site);
-        }
+        if (site) mli_put_caller(w, w->site, site->dev, 0);
         mli_part_put(w, &device);
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if all
-   bytes are untagged, and the ledger has no tag. */
-static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
-    if (!list->count) return 0;
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if it
+   holds less than 1 % of `live`, or if all bytes are untagged and the ledger has no tag. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list, uint64_t live) {
+    if (!list->count || list->at[0].bytes < live / 100) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
 }
-/* Returns the first site or arena in a list of holders by site, or NULL if the list has neither. */
-static const mli_holder *mli_holder_site(const mli_holder_list *list) {
+/* Returns the first site or arena in a list of holders by site. Returns NULL if the list has
+   neither, or if the first holds less than 1 % of `live`. */
+static const mli_holder *mli_holder_site(const mli_holder_list *list, uint64_t live) {
     size_t i;
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
-        if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
+        if (list->at[i].kind != MLI_HOLDER_UNNAMED)
+            return list->at[i].bytes < live / 100 ? NULL : &list->at[i];
     return NULL;
-}
-/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
-   peak or of the live ones, as in ", mostly from load loader.c:10". */
-static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
-                                    int peak) {
-    mli_callers callers;
-    const memlord_site *most = NULL;
-    uint64_t sum = 0, highest = 0;
-    size_t i;
-    if (site == &mli_arena_site) return;
-    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
-    for (i = 0; i < callers.count; i++) {
-        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
-        sum += bytes;
-        if (bytes <= highest) continue;
-        highest = bytes;
-        most = callers.at[i].at;
-    }
-    if (!most || highest <= sum / 2) return;
-    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
 }
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
    site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
@@ -28774,8 +28797,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     int tells;
     mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &tags);
     mli_holders_list(r->lord, NULL, dev, MLI_BOOK_SITE, &sites);
-    site = mli_holder_site(&sites);
-    tells = mli_holder_tells(r, &tags);
+    site = mli_holder_site(&sites, live);
+    tells = mli_holder_tells(r, &tags, live);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* leaves out the site, because the arena is already written in place of the
                         tag */
@@ -28805,14 +28828,14 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
 }
 
 /* Returns the tag that held most of a device at its peak. The bytes without a tag count as one tag.
-   Returns NULL if nothing had a tag. */
+   Returns NULL if nothing had a tag, or if that tag held less than 1 %. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
     if (h->tags == 1 && !h->tag[0].tag) return NULL;
     for (i = 0; i < h->tags; i++)
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
-    return largest;
+    return largest && largest->allocated >= h->bytes / 100 ? largest : NULL;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
    KiB left". If the live bytes were more than a 64th below the peak when the holders were noted,
@@ -28837,13 +28860,13 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
             w->tag = tag->tag;
         }
-        if (h->sites) {
+        if (h->sites && h->site[0].live_bytes >= h->bytes / 100) {
             w->site = h->site[0].site;
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
             mli_put_caller(w, w->site, dev, 1);
         }
-        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
+        if ((tag || w->site) && h->bytes < s->peak - s->peak / 64)
             mli_putf(o, " of %jo", h->bytes);
         mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);
@@ -35597,8 +35620,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Captures the ledger and writes a report. Returns MEMLORD_E_IO if fn failed, else the result of
-   the capture. */
+/* Captures the state of the ledger, and writes a report of it. Returns MEMLORD_E_IO if fn failed,
+   else the result of the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -36150,8 +36173,8 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
    of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
-   interposer writes a report if no call of MemLord is in progress, and cannot tell that this hook
-   runs. */
+   interposer (a preloaded MemLord) writes a report if no call of MemLord is in progress, and cannot
+   tell that this hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -36207,7 +36230,8 @@ static MLI_COLD void mli_fork_before(void) {
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* comes last, because all of the above reads and writes words */
+    mli_words_lock(1); /* comes last, because all of the above needs the 64-bit words that these
+                          locks protect */
 }
 /* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
    last. */
@@ -36224,7 +36248,8 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the code below reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below needs the 64-bit words that these
+                          locks protect */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
                                                                     number */
     mli_self.is_helper = 0;
@@ -36311,7 +36336,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Groups the ledger's blocks by device, tag and site, and logs the ten groups with the most bytes.
-   Does nothing if the ledger has neither sites nor tags. (Both row counts start at 1.) */
+   Does nothing if the ledger has neither sites nor tags. (mli_row_count returns 1 if there are
+   none.) */
 static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table leaks;
@@ -36401,7 +36427,7 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
 }
 
 /* Registers a ledger, so that fork, the exit hook and memlord_destroy find it. Gives it a
-   generation of its own. */
+   generation, a number that no other ledger of the process has. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
     lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;

@@ -430,6 +430,45 @@ assert child[0] == 1 << 20 and max(child) <= (1 << 20) + 100000 == child[-1], ch
 PY
 verdict $? 'the curve of a child begins at its fork, with what the child inherits'
 
+# A symbolize that takes two seconds, and a thread of the program that goes on meanwhile.
+cat >"$out/ends.c" <<'C'
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *volatile kept;
+static void *go_on(void *unused) {
+    (void)unused;
+    for (;;) {
+        void *volatile block = malloc(1000000);
+        free(block);
+        (void)usleep(1000);
+    }
+    return NULL;
+}
+int main(void) {
+    pthread_t thread;
+    kept = malloc(1 << 20);
+    if (pthread_create(&thread, NULL, go_on, NULL)) return 1;
+    return usleep(30000);
+}
+C
+mkdir -p "$out/slow" && cp "$so" "$out/slow" && printf '#!/bin/sh\nexec sleep 2\n' >"$out/slow/symbolize" &&
+    chmod +x "$out/slow/symbolize" && c "$out/ends.c" -o "$out/ends" &&
+    (so=build/preload/slow/${so##*/} && preloaded env MEMLORD_REPORT="$out/ends.json" MEMLORD_EVENTS=10000 \
+        MEMLORD_SYMBOLS=1 "$out/ends") && python3 - "$out/ends.json" >"$out/why" 2>&1 <<'PY'
+import json, sys
+from datetime import datetime as time
+report = json.load(open(sys.argv[1]))
+meta = report["metadata"]
+times = [s["time_ns"] for s in report["snapshots"]]
+print(meta, times)
+began, written = (time.strptime(meta[key], "%Y-%m-%dT%H:%M:%S.%fZ") for key in ("started_at", "generated_at"))
+assert (written - began).total_seconds() >= 2
+assert meta["uptime_ns"] < 1.9e9 and times[-1] <= meta["uptime_ns"] and times == sorted(set(times))
+assert report["events"]["list"]
+PY
+verdict $? 'a report says when the program ended, and not when its places have names'
+
 rm -f "$out"/t.* && before=$(date +%s) &&
     preloaded env MEMLORD_REPORT="$out/t.%t.txt" "$out/count" closes && ls "$out"/t.* >"$out/why" &&
     time=$(basename "$out"/t.*.txt .txt) && time=${time#t.} &&

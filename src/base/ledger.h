@@ -270,6 +270,9 @@ struct memlord {
 #define MLI_X(module) struct mli_##module##_state *module;
     MLI_STATES(MLI_X)
 #undef MLI_X
+    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
+                              Only an interposer sets this, because it then still has to name
+                              places, which takes time */
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
@@ -300,6 +303,9 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
+/* Returns the ns from the making of the ledger until now or, if the program has ended, until
+   then. */
+MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {

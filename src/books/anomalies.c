@@ -97,7 +97,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
                                           uint64_t storage, uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     struct mli_anomalies_state *s = lord->anomalies;
-    const uint64_t now = mli_ledger_now(lord) - lord->started;
+    const uint64_t now = mli_ledger_age(lord);
     const memlord_site *site = mli_self.site, *kept;
     mli_anomaly *a;
     int is_new;

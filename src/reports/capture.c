@@ -506,7 +506,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     uint32_t i;
     mli_places_name(lord);
     r->lord = lord;
-    r->uptime = mli_ledger_now(lord) - lord->started;
+    r->uptime = mli_ledger_age(lord);
     mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;

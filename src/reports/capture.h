@@ -122,7 +122,7 @@ typedef struct mli_report {
     int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
-    uint64_t uptime;       /* ns since the ledger was made */
+    uint64_t uptime;       /* mli_ledger_age at the capture */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */

@@ -11,8 +11,8 @@
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
    Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
-   serial rises with each swap, so that an older copy of the words no longer matches. */
+   memlord_context are the number (generation) of its ledger, the handle of the record, and the
+   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -165,8 +165,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
-   context -- */
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
 /* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
    told. */

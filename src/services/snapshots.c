@@ -138,7 +138,7 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
     mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
     mli_snapshot *s = NULL;
     if (list) {
-        const uint64_t time = mli_ledger_now(lord) - lord->started;
+        const uint64_t time = mli_ledger_age(lord);
         const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
         s = (mli_snapshot *)mli_own_alloc(lord, size);
         if (s) {
@@ -284,8 +284,8 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, and comes after the saver was
-   set. */
+   acquire load pairs with the exchange that sets the interval. That comes after the function that
+   saves was set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -383,7 +383,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
     if (!h) return; /* the next check tries again */
-    h->time = mli_ledger_now(lord) - lord->started;
+    h->time = mli_ledger_age(lord);
     h->bytes = live;
     h->arena = mli_u64_load(&device->arena);
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);

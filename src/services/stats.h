@@ -1,8 +1,8 @@
 /* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row
-   (the counters of a device, site or tag) is summed once under its lock; two rows may be of
-   different moments, so a report sums every device once. Locks: cold for look-ups, phys and row,
-   one at a time. */
+   counts of all threads. A selector (memlord_device) names one device, all devices of a type, or
+   all devices. Owns no state. May use books/ and services/scopes. Invariant: each row (the counters
+   of a device, site or tag) is summed once under its lock; two rows may be of different moments, so
+   a report sums every device once. Locks: cold for look-ups, phys and row, one at a time. */
 #ifndef MLI_SERVICES_STATS_H
 #define MLI_SERVICES_STATS_H
 #include "api/api.h"

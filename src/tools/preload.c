@@ -31,7 +31,8 @@
                                have all functions that are inlined at a return address. A site is
                                shown as the innermost of them that is not of a standard library.
                                symbolize can also name the functions of a JSON report later, and on
-                               another machine
+                               another machine. The time in the last report is that of the program's
+                               end, before symbolize runs
         MEMLORD_FOLD=1         symbolize leaves the arguments of templates out of names
         MEMLORD_STACK_BYTES=n  take the stack of one allocation in every n bytes in the mean,
                                524288 if not set; 1 takes the stack of every allocation. Each run
@@ -359,6 +360,7 @@ static void forked(void) {
     unwinders.closed = 0;
     reports = 1;
     __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
+    mli_u64_store(&lord->program_ended, 0);
     memlord_reset(lord);
     mli_snapshots_clear(lord);
     if (snapshots_ms) (void)memlord_snapshots_start(lord, snapshots_ms);

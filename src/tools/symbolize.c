@@ -647,8 +647,9 @@ static void add_callers(cJSON *root) {
 /* Returns when the program of a profile began, in seconds since 1970, or 0 if the profile does not
    tell. */
 static double began_of(const cJSON *metadata) {
-    const char *when = text_of(metadata, "generated_at");
-    double uptime = cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* NaN if it is no number */
+    const char *start = text_of(metadata, "started_at"); /* profiles before 0.5 have none */
+    const char *when = start ? start : text_of(metadata, "generated_at");
+    double uptime = start ? 0 : cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* may be NaN */
     struct tm t;
     int ms;
     memset(&t, 0, sizeof t);

@@ -229,6 +229,8 @@ static void report_last(void) {
     inside = 1; /* stays set, because a signal that interrupts the report must not wait for it */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (is_first_to_finish()) {
+        mli_u64_store(&lord->program_ended, mli_ledger_now(lord));
+        (void)memlord_snapshots_stop(lord); /* takes the last snapshot */
         slow_others();
         choose_measure();
         report();
