@@ -7828,8 +7828,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws anew when the
-                                    thread's next sample is */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
+                                    to the thread's next sample */
     MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
                                     cells with too many unpublished bytes, because another thread
                                     began to count on a row or reset a peak */
@@ -7870,7 +7870,7 @@ typedef struct mli_context {
    value. */
 typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
-    struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
+    struct mli_span *span;           /* the span (books/spans) of the innermost scope, or NULL */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
     uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
                                         stream and the mark birth_mark; 0 until they are looked
@@ -7904,8 +7904,8 @@ typedef struct mli_thread {
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, which the thread itself reads here
-                                        without an acquire */
+    } own_chunks[MLI_BOOKS];         /* the chunks of the vectors `cells`; the thread itself reads
+                                        them here without an acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
     mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
                                         record is free, or is the orphan record */
@@ -7947,7 +7947,7 @@ enum {                        /* memlord.threads.alert: the work that the end of
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
                               allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
-    MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
+    MLI_ALERT_WAITER = 4,  /* a thread in memlord_alloc_retry waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
@@ -8060,7 +8060,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
-/* Writes the last report of a ledger, if one was requested, or was asked for at exit. */
+/* Writes the last report of a ledger, if a report was requested, or is to be written at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
@@ -8644,8 +8644,8 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
-/* Returns the entry of the slot whose print begins at a bit. A print has 8 bits, so each bit stands
-   for an eighth of an entry. */
+/* Returns the entry of the slot whose print begins at bit `bit` of the header. A print has 8 bits,
+   so each bit of the header stands for an eighth of an entry. */
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
@@ -8828,11 +8828,11 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on. (The bit
-   MLI_SPECIAL_NO_BARRIER is never cleared, and a later load never returns an older value.) The
-   release store of by_exchange pairs with the load in mli_barrier_threads. A thread that loads 1
-   there sees all that this thread did inside shards before it saw the bit. The loads here, in
-   mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: it has seen
+   the bit MLI_SPECIAL_NO_BARRIER, which is never cleared, and a later load never returns an older
+   value. The release store of by_exchange pairs with the load in mli_barrier_threads. A thread that
+   loads 1 there sees all that this thread did inside shards before it saw the bit. The loads here,
+   in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
    the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
@@ -9224,8 +9224,8 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when the span began: the stamp, the ledger's live bytes, and
-                                       the thread's live blocks */
+    uint64_t start, before, blocks; /* when the span began: the time stamp, the ledger's live bytes,
+                                       and the thread's live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -9440,7 +9440,7 @@ typedef struct mli_row {
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last
    reset. */
 typedef struct mli_row_totals {
-    uint64_t in, out; /* bytes allocated and bytes freed since create, modulo 2^64 */
+    uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
@@ -9457,7 +9457,7 @@ typedef struct mli_oom {
    device is newer than the sample. */
 typedef struct mli_sample_mark {
     uint64_t held; /* a lower bound of the bytes that the device held */
-    uint64_t in;   /* the bytes allocated since create, read before the capacity source ran */
+    uint64_t in;   /* the bytes allocated in all, read before the capacity source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
@@ -9910,7 +9910,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
-    if (d->frees_here) return; /* the level has not changed, and the thread may be outside */
+    if (d->frees_here) return; /* the level is the same, and the thread may be outside of shards */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
@@ -10364,8 +10364,8 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* not used if another thread has done the work
-                                                      meanwhile */
+    mli_own_free(lord, spare->block, spare->size); /* a block is left if another thread has done the
+                                                      work meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -11066,7 +11066,7 @@ MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account a
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
-/* Returns 1 if an account is open and is an account of `device`. */
+/* Returns 1 if an account is open and belongs to `device`. */
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
@@ -12709,7 +12709,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the host's pointer */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
     MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
                                        and the parent scope */
@@ -12802,8 +12802,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Stores in a guard how many tags, or with `scope` how many scopes, are open in the thread's
-   context. The end of the guard restores this number. */
+/* Stores in a guard how many tags (or scopes, if `scope` is 1) are open in the thread's context.
+   The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
@@ -12813,11 +12813,11 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Returns 1 if there is an interposer and the ledger is not the interposer's own. The acquire load
    pairs with the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, in the interposer's ledger, too, if there is an
-   interposer. Requires: the caller holds no lock. */
+/* If there is an interposer, begins a tag (or a scope, if `scope` is 1) in its ledger, too.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or with `scope` scopes, in the interposer's ledger, too, if
-   there is an interposer. Requires: the caller holds no lock. */
+/* If there is an interposer, ends the innermost `count` tags (or scopes, if `scope` is 1) in its
+   ledger, too. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
@@ -12927,7 +12927,7 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
 }
 
 /* Finds or adds a birth, and returns its number. If there is no room for the birth, returns 0 and
-   counts a lost scope. */
+   counts its scope as lost (MLI_LOST_scopes). */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
     memlord_result r;
@@ -13881,18 +13881,18 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return i;
 }
 
-/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-local variables are its parent's. Only a system call can tell
-   that the thread is in such a child, and only samples can afford one. If every alloc is picked,
-   the function does not look, and allocs in such a child are unwound, too. */
+/* Returns 0 if the call may not unwind: after the thread's exit hook, inside an unwinder, or in a
+   child of vfork, which shares its parent's locks and thread-local variables. Only a system call
+   can tell that the thread is in such a child. That would be too slow for every alloc. So if every
+   alloc is picked, the function does not look, and allocs in such a child are unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first frame that cannot be code, which is garbage
-   or the end of the stack. An address of code has 0 in its top byte, which the keys of the index
-   use. */
+/* Returns how many of `n` frames come before the first one that cannot be an address of code:
+   garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
+   keys of the index use that byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -14710,7 +14710,8 @@ typedef struct mli_queue {
     struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
     uint64_t id;    /* memlord_fence.queue, which these fences have in common */
-    uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
+    uint64_t round; /* the number of the last poll (a pass over the queues: see calls/deferred) that
+                       asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
@@ -15849,9 +15850,9 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
    free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
-   be added, counts the call for the ledger as a whole. If the storage matches a dropped alloc,
-   counts nothing and returns MEMLORD_OK. */
+/* Counts a call that ends an unknown storage (one that the map does not have), and returns
+   MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
+   the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more than one reference. */
@@ -16251,9 +16252,9 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. If an older
-   block is in the slot, that block ends. If the older block was live, its free was never recorded,
-   so its end counts as an implicit free. */
+/* Puts an entry in the place on the map that a probe found, counts n deltas, and leaves the shard.
+   If an older block is in that place, it ends. If the older block was live, its free was never
+   recorded, so its end counts as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -16273,8 +16274,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* if there is no memory, the table keeps its size: calls are then slower, but
-                    still exact */
+    if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
+                    but still exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16769,7 +16770,7 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
 typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
     mli_handle handle;
-    mli_phys *phys;     /* the phys whose list has the record; never changes */
+    mli_phys *phys;     /* the phys to which the record belongs; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
     memlord_account account; /* an account that holds the bytes, too; 0 means none */
@@ -16807,7 +16808,7 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
    tries. At the end of the request the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that the account of the request holds already */
+    uint64_t held;  /* the part of these bytes that these tickets hold of the request's account */
     uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
@@ -17096,8 +17097,9 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* these tries take about 50 ms together, and the
-                                                     thread sleeps for most of it */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how often a reservation is tried again; the
+                                                     tries take about 50 ms together, and the thread
+                                                     sleeps for most of it */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
    Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
    change keep them out now. Without `again` returns 0 in place of -1. */
@@ -17445,7 +17447,7 @@ typedef struct mli_largest {
 /* A mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
 /* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
-   the count. */
+   the number of blocks. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */

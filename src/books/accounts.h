@@ -101,7 +101,7 @@ MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account a
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
-/* Returns 1 if an account is open and is an account of `device`. */
+/* Returns 1 if an account is open and belongs to `device`. */
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 

@@ -268,9 +268,9 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. If an older
-   block is in the slot, that block ends. If the older block was live, its free was never recorded,
-   so its end counts as an implicit free. */
+/* Puts an entry in the place on the map that a probe found, counts n deltas, and leaves the shard.
+   If an older block is in that place, it ends. If the older block was live, its free was never
+   recorded, so its end counts as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -290,8 +290,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* if there is no memory, the table keeps its size: calls are then slower, but
-                    still exact */
+    if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
+                    but still exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,

@@ -87,9 +87,9 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
    free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
-   be added, counts the call for the ledger as a whole. If the storage matches a dropped alloc,
-   counts nothing and returns MEMLORD_OK. */
+/* Counts a call that ends an unknown storage (one that the map does not have), and returns
+   MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
+   the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more than one reference. */

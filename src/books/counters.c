@@ -305,7 +305,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
-    if (d->frees_here) return; /* the level has not changed, and the thread may be outside */
+    if (d->frees_here) return; /* the level is the same, and the thread may be outside of shards */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else

@@ -37,7 +37,8 @@ typedef struct mli_queue {
     struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
     uint64_t id;    /* memlord_fence.queue, which these fences have in common */
-    uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
+    uint64_t round; /* the number of the last poll (a pass over the queues: see calls/deferred) that
+                       asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not

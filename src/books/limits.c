@@ -234,8 +234,9 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* these tries take about 50 ms together, and the
-                                                     thread sleeps for most of it */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how often a reservation is tried again; the
+                                                     tries take about 50 ms together, and the thread
+                                                     sleeps for most of it */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
    Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
    change keep them out now. Without `again` returns 0 in place of -1. */

@@ -60,7 +60,7 @@ typedef struct mli_largest {
 /* A mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
 /* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
-   the count. */
+   the number of blocks. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 #endif

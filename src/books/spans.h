@@ -48,8 +48,8 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when the span began: the stamp, the ledger's live bytes, and
-                                       the thread's live blocks */
+    uint64_t start, before, blocks; /* when the span began: the time stamp, the ledger's live bytes,
+                                       and the thread's live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;

@@ -116,7 +116,7 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
 }
 
 /* Finds or adds a birth, and returns its number. If there is no room for the birth, returns 0 and
-   counts a lost scope. */
+   counts its scope as lost (MLI_LOST_scopes). */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
     memlord_result r;

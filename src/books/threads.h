@@ -40,8 +40,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws anew when the
-                                    thread's next sample is */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
+                                    to the thread's next sample */
     MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
                                     cells with too many unpublished bytes, because another thread
                                     began to count on a row or reset a peak */
@@ -82,7 +82,7 @@ typedef struct mli_context {
    value. */
 typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
-    struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
+    struct mli_span *span;           /* the span (books/spans) of the innermost scope, or NULL */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
     uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
                                         stream and the mark birth_mark; 0 until they are looked
@@ -116,8 +116,8 @@ typedef struct mli_thread {
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, which the thread itself reads here
-                                        without an acquire */
+    } own_chunks[MLI_BOOKS];         /* the chunks of the vectors `cells`; the thread itself reads
+                                        them here without an acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
     mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
                                         record is free, or is the orphan record */
@@ -159,7 +159,7 @@ enum {                        /* memlord.threads.alert: the work that the end of
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
                               allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
-    MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
+    MLI_ALERT_WAITER = 4,  /* a thread in memlord_alloc_retry waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
@@ -272,7 +272,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
-/* Writes the last report of a ledger, if one was requested, or was asked for at exit. */
+/* Writes the last report of a ledger, if a report was requested, or is to be written at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
