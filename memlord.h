@@ -7802,11 +7802,11 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
    belongs to one thread; a free record keeps its counts and its shards for the next thread. Locks:
    the registry lock; the orphan lock, for the orphan record. */
 
-/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
-   with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. While a thread starts or stops a helper, the helper's `state` is
-   MLI_HELPER_BUSY, so that no other thread does so, too. No helper waits for the end of another
-   helper. */
+/* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
+   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
+   end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
+   helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -7814,9 +7814,9 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call
-          (calls/fast) does the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call
-          to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
+          the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call to the general
+          path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -7828,7 +7828,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws anew when the
+                                    thread's next sample is */
     MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
                                     cells with too many unpublished bytes, because another thread
                                     began to count on a row or reset a peak */
@@ -7910,12 +7911,12 @@ typedef struct mli_thread {
                                         record is free, or is the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to, or NULL */
     struct memlord *lord;
-    mli_u64 detached;        /* how many blocks the thread detached, less those that it put back or
-                                ended; modulo 2^64 */
+    mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
+                                move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
-    uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
-                                mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
-                                every device, because the thread published cells of several */
+    uint32_t other_dev;      /* a device on which this call or an earlier one ended a block, until
+                                mli_call_end has looked at the device; 0 means none; MLI_DEV_ALL
+                                means every device, because the thread published cells of several */
     int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
                                 picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
@@ -7955,7 +7956,7 @@ enum {                        /* memlord.threads.alert: the work that the end of
                               are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
                                                          many flags near_threshold and
-                                                         check_requested are set */
+                                                         check_requested (mli_watch) are set */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
@@ -8106,7 +8107,7 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
 /* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts the orphan record. Requires: the caller holds the registry lock. */
+/* Adds the orphan record to the list of records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the orphan lock for a fork. */
@@ -8459,10 +8460,10 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
    with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
    a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
    scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
-   the number (dev) of a device, and the number of the current mark. May use base/memory and
-   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
-   counts its changes of the table before it leaves. bench/README.md has the measurements that led
-   to this shape. Locks: the lock of a shard, then that of a bucket. */
+   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
+   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
+   table, and it counts its changes of the table before it leaves. bench/README.md has the
+   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
@@ -9181,11 +9182,12 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
-/* Owns the spans, and the invocations of scopes that threads share. A span belongs to one scope
-   that a thread is in. For each device it records the level of the thread's cell (bytes allocated
-   less freed) when the scope began, and the highest level since. services/scopes begins and ends
-   spans, and services/joint shares invocations. May use books/threads. Invariant: one thread at a
-   time changes a span, and needs no lock for that. Locks: joint, one for each invocation. */
+/* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
+   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   device it records the level of the thread's cell (bytes allocated less freed) when the scope
+   began, and the highest level since. services/scopes begins and ends spans, and services/joint
+   shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
+   needs no lock for that. Locks: joint, one for each invocation. */
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context may be in */
 
@@ -9278,7 +9280,8 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
    phys is a physical device. Owns no state, because a watch is a part of the device's record. May
    use base/. Locks: see mli_watch. */
 
-/* The bytes of a device from which the metrics of bands are computed. */
+/* The bytes of a device from which the metrics of bands are computed: the live ones, those freed
+   since the last reset or collection, and those that the device's pool holds. */
 typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
@@ -9304,14 +9307,14 @@ typedef struct mli_watch {
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
     uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
+    uint64_t gc_serial;         /* the serial number of the callback that runs, or 0 */
 } mli_watch;
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. They are if
-   the live bytes exceed those at the last note by more than a 16th. Below the peak, more than a
-   128th is enough. So holders are noted seldom while memory grows, and once more close to the
+/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. That is so
+   if `live` exceeds the live bytes at the last note by more than a 16th. Below the peak, more than
+   a 128th is enough. So holders are noted seldom while memory grows, and once more close to the
    peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
@@ -9788,7 +9791,7 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
    then row->held has the bytes that the cell holds back, and publications of other cells count them
    in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
    bytes plus 1. That thread may be in a free that has already read `special`. This free must
-   publish, too, because it lowers these bytes. So its next band check becomes due at once. */
+   publish, too, because it lowers these bytes. So the cell's next band check becomes due. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9798,7 +9801,7 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
 /* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
-   what mli_cell_limit_set does to a 0. */
+   what mli_cell_limit_set does to a limit of 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -10701,8 +10704,9 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
    devices. A row has the counters of a device. A poller is a thread that samples the capacity of
    devices. A selector is a memlord_device that may name several devices. May use books/names and
-   books/counters. Invariants: a dev is never removed or reused. The row count, the index and the
-   map publish a dev only when all data of its device can be read. Lock: the cold lock. */
+   books/counters. Invariants: a dev is never removed or reused. The row count, the index
+   (books/names) and the map show a dev to other threads only when all data of its device is set.
+   Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10969,13 +10973,13 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
    account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs. The host knows an account or a ticket by an id.
-   A handle is the part of its record by which the record is found under this id. May use
-   books/names, books/devices and books/threads. Invariant: an account is read and changed only
-   under its lock, and only while it is open. Closing an account changes the generation of its
-   record, which is a part of the id. So a later call with the old id finds no record. Locks: the
-   cold lock (mli_process.cold_lock) guards the lists of closed records; each account has a lock of
-   its own (MLI_RANK_ACCOUNT). */
+   limit. A ticket reserves bytes for later allocs, and may hold them of an account, too. The host
+   knows an account or a ticket by an id. A handle is the part of its record by which the record is
+   found under this id. May use books/names, books/devices and books/threads. Invariant: an account
+   is read and changed only under its lock, and only while it is open. Closing an account changes
+   the generation of its record, which is a part of the id. So a later call with the old id finds no
+   record. Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each
+   account has a lock of its own (MLI_RANK_ACCOUNT). */
 
 /* The first member of the record of a ticket or an account. The id of the ticket or account has the
    record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
@@ -11000,8 +11004,8 @@ typedef struct mli_account_record {
 } mli_account_record;
 
 /* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. A record that was never added reads
-   as zeros, so no id matches it. */
+   acquire load pairs with the release store in mli_handle_open. A record of the vector that was
+   never added reads as zeros, so no id matches it. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
 /* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
@@ -11430,9 +11434,10 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
    host's code: a struct that the host declares (memlord_site), or the return address of a call. A
-   row has the counters of a site or a tag on one device. A module is an executable or a library.
-   The index (books/names) finds a record or a row by an address. A birth is the mark, the scope and
-   the stream that a block began with. May use books/names, books/counters and books/devices.
+   row has the counters of a site or a tag on one device. A module is an executable or a library. A
+   place is a module and an offset in its file. A kept string is the ledger's copy of a string. The
+   index (books/names) finds a record or a row by an address. A birth is the mark, the scope and the
+   stream that a block began with. May use books/names, books/counters and books/devices.
    Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
    a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
    lock. */
@@ -12161,8 +12166,9 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
    host's code. Also remembers which refusals were logged. A refusal is a call that ends with
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
    base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
-   removes entries. A call without a mistake spends no time on the list. Locks: MLI_RANK_ANOMALIES
-   guards the list. No lock is held while a site is copied or the logger runs. */
+   removes entries. A call without a mistake spends no time on the list. Locks: the lock with the
+   rank MLI_RANK_ANOMALIES guards the list. No lock is held while a site is copied or the logger
+   runs. */
 
 #define MLI_ANOMALIES 64 /* the most entries of the list */
 
@@ -12705,9 +12711,10 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a mli_thread_scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
-                                       parent scope */
+    MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
+                                       and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* the same, by the scope's static struct and the parent
+                                       scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -12821,8 +12828,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry in a thread's cache. Doubles the cache if there is memory, and
-   empties it, so later calls look up again what they need. */
+/* Makes room for one more entry in a thread's cache. Empties the cache, and doubles it if there is
+   memory. Later calls look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -13358,8 +13365,8 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
-   general path then counts the bytes. */
+/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
+   picked, returns 0; the general path then serves it and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -13422,7 +13429,8 @@ MLI_PRIVATE void mli_stack_forget(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
-/* Notes that this call resizes a block, which had `bytes` before. So it counts no new alloc. */
+/* Notes that this call resizes a block, which had `bytes` before. The call then counts no new
+   alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Decides at random whether the alloc that this call records is picked. If so, finds its stack,
@@ -13455,7 +13463,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
-/* Returns what is wrong with the stack settings of a description, or NULL if nothing is. */
+/* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
@@ -13653,8 +13661,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (its row, or
-   0). */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is its
+   row, or 0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -14262,7 +14270,7 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
    sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits; If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
+   bits. If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
    site. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
@@ -14272,8 +14280,8 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the begin of a block. `stack` is the row of its stack, or 0 if the block was not
-   picked. */
+/* Records the begin of a block. `stack` is the row of its stack, or 0 if its alloc was not
+   sampled. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -14314,7 +14322,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
    sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
-/* Returns what is wrong with the event settings of a description, or NULL if nothing is. */
+/* Returns what is wrong with the event settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
@@ -14761,8 +14769,8 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
-/* Schedules the next poll of a queue: after `rest` calls on its device type or after MLI_REST_NS,
-   whichever comes first. If `rest` is 0, the next call polls the queue. */
+/* Sets when a call asks the first fence of a queue again: after `rest` calls on its device type or
+   after MLI_REST_NS, whichever comes first. If `rest` is 0, the next call asks it. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
@@ -15113,7 +15121,7 @@ typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *entry;    /* the entry of the key; NULL if the map does not have the key */
     mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
                             caller did not want one */
     unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
@@ -15151,11 +15159,12 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. If another thread owns the shard,
-   makes the shard shared. If `want_room` is set and the table has no slot for the key, grows the
-   table. Returns 0; the thread is then inside the shard, unless the shard has no table. Returns -1,
-   outside the shard, if there is no memory. Requires: the caller is not inside a shard. */
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the map does not
+   have the key; with `want_room` mli_probe_insert can then insert the key. If another thread owns
+   the shard, makes the shard shared. If `want_room` is set and the table has no slot for the key,
+   grows the table. Returns 0; the thread is then inside the shard, unless the shard has no table.
+   Returns -1, outside the shard, if there is no memory. Requires: the caller is not inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
@@ -15343,7 +15352,8 @@ typedef struct mli_side_record {
                                         done */
     uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
                                         not pending */
-    uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
+    uint64_t epoch;                  /* of a pending block: how many resets there had been
+                                        (mli_epoch) when it was freed */
     memlord_account account;         /* the account that the block is charged to; 0 means none */
     uint64_t charged;                /* the bytes that are charged to `account` */
     struct mli_parts *parts;         /* the parts of the block; NULL if it has none */
@@ -15768,11 +15778,12 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
    storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
    stream). A block with further facts has a side record, to which its word2 then points. A probe
    finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
-   number of a device. May use books/. Invariant: a call makes the counters of a block before it
-   enters a shard, a part of the map, because a thread inside a shard may not allocate. The counters
-   are the rows of the block's device, site and tag, and the thread's cell of each row. Inside the
-   shard the call changes the map and counts the change, so that no fork finds a block half counted.
-   Locks: those of the map; the fences lock, inside a shard; the cold lock, for a new route. */
+   number of a device, and a delta a change of counters. May use books/. Invariant: a call makes the
+   counters of a block before it enters a shard, a part of the map, because a thread inside a shard
+   may not allocate. The counters are the rows of the block's device, site and tag, and the thread's
+   cell of each row. Inside the shard the call changes the map and counts the change, so that no
+   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
+   cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15781,14 +15792,14 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that the word2 of a map entry points to, if there is one, and the block's
-   parts (described ranges of its bytes), which it has. Detaches its fences, and takes the bytes of
-   the block off the account that they were charged to. */
+/* Frees the side record that a word2 points to, with the parts of the block (described ranges of
+   its bytes) that it has. Detaches the block's fences, and takes its bytes off the account that
+   they were charged to. If word2 points to no side record, does nothing. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta, a change of counters, that counts a block as opened. */
+/* Returns the delta that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta, a change of counters, that counts a block as closed. */
+/* Returns the delta that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
 /* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
@@ -15800,9 +15811,9 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half of the
-   largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if 2^30
-   of them are live. */
+/* Returns 1 if `bytes` more would bring the device's published bytes (mli_row) above 2^62, half of
+   the largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if
+   2^30 of them are live. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15817,8 +15828,9 @@ static MLI_HOT int mli_debug_on(memlord *lord) {
 /* Notes where a block was before its move, for the debug line of the call. */
 MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
 
-/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing if the call
-   recorded nothing (`did` is 0) and its debug note has no implicit and no unknown free. */
+/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If the call recorded nothing
+   (`did` is 0), logs the line only if the call freed an unknown storage, or ended a block whose
+   free was never recorded. */
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                        uint64_t storage, uint64_t bytes, const memlord_site *site);
 
@@ -15912,10 +15924,11 @@ enum { MLI_END_FREE, MLI_END_RELEASE };
    Requires: the caller is inside the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
-   freed block, with the word2 that it would have without a side record. If no block was freed,
-   gone->key is 0. A block with fences (memlord_block_use) is not ended, but becomes pending. *chain
-   then gets its first fence, and the caller asks the fences after this call, outside the shard. */
+/* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
+   *gone gets the entry of the freed block, with the word2 that it would have without a side record.
+   If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
+   becomes pending. *chain then gets its first fence, and the caller asks the fences after this
+   call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
@@ -15943,7 +15956,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
-   counts the change. With `moves` the change counts as the end of one block and the begin of
+   counts the change. With `moves` the change counts as the end of one block and the start of
    another, else as a change of size. *rows gets the word2 that the entry would have without a side
    record. The caller cannot read that from the side record, which another thread may free once the
    block is on the map. If the map has no room, ends the block with its old bytes, and counts a
@@ -16104,9 +16117,9 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 }
 
 /* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
-   that key is expected, so it does not count as an unknown free. dropped_keys has few places,
-   because there was no memory for the alloc. An alloc that finds no place there is only counted,
-   for its device type. */
+   that key is expected, so it does not count as an unknown free. dropped_keys has few places, and
+   there is no memory for more. An alloc whose key finds no place there is only counted, for its
+   device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -16304,8 +16317,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to the account that `account` means for mli_block_open, if to any. Makes the
-   side record that notes the charge. Returns 0 if there is no memory for that record, else 1. */
+/* Charges a new block to `account`; 0 means the account that the thread uses, and MEMLORD_NONE
+   means none. Makes the side record that notes the charge. Returns 0 if there is no memory for that
+   record, else 1. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -16919,10 +16933,10 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
 
 /* Returns the most bytes that a device can have held since the latest sample of its physical
    device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
-   because the allocator below may keep the freed bytes and serve later allocs from them. One bound
+   because the host's allocator may keep the freed bytes and serve later allocs from them. One bound
    is what the device held at the sample, plus the bytes allocated since. Another is the highest
-   live bytes since, which exceed the published bytes by at most a batch for each thread. A pool has
-   its own count of the bytes that it holds. */
+   live bytes since, which exceed the published bytes by at most a batch for each thread. If the
+   device's pool holds more than the live bytes, the host's figure for the pool counts instead. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -17381,8 +17395,8 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    shard is paused. Locks: those of the map. */
 
 /* Copies a block for the host. The copy has the site as reports display it now; a site that is
-   known by a return address may have no names yet. Requires: the caller is inside the shard, or has
-   paused it, or `e` is a copy without a side record. */
+   known by a return address may have no names yet. Requires: the caller is inside the block's
+   shard, or has paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* A function that is called for each block of a paused shard that matches a query. If it returns a
@@ -17416,7 +17430,7 @@ typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
 /* A function that is called for each item. If it returns a value other than 0, the walk ends. */
 typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Makes an item of `size` bytes of each block that matches a query, shard by shard, and calls fn
+/* Makes an item of `size` bytes for each block that matches a query, shard by shard, and calls fn
    for each item. No shard is paused when fn runs, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user);
@@ -28677,6 +28691,26 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
+/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
+   peak or of the live ones, as in ", mostly from load loader.c:10". */
+static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
+                                    int peak) {
+    mli_callers callers;
+    const memlord_site *most = NULL;
+    uint64_t sum = 0, highest = 0;
+    size_t i;
+    if (site == &mli_arena_site) return;
+    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
+    for (i = 0; i < callers.count; i++) {
+        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+        sum += bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        most = callers.at[i].at;
+    }
+    if (!most || highest <= sum / 2) return;
+    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
+}
 /* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
    itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
@@ -28698,69 +28732,56 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
     else
         mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
 }
+/* Returns what a verdict on the growth of a device names: the tag that grows fastest, or else the
+   site, or else the device. Returns NULL if nothing grows, or less than a quarter of the peak is
+   live. Stores the site that grows fastest in *site, or NULL. */
+static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
+    const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
+    *site = mli_grower(r, dev, MLI_BOOK_SITE);
+    if (*site && !(*site)->row) *site = NULL; /* the bytes without a site */
+    if (mli_peak_tells(r, dev)) return NULL;
+    if (!most) most = *site;
+    return most ? most : mli_grower(r, dev, MLI_BOOK_DEVICE);
+}
 /* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
-   82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
-   device. */
+   82 % of it at cache_put store.c:41", the fastest growth first. */
 static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
-    for (i = 0; i < r->devices; i++) {
-        const uint32_t dev = (uint32_t)r->top_device[i][1];
-        const int device = mli_report_device(r, dev);
-        const mli_series *site = mli_grower(r, dev, MLI_BOOK_SITE);
-        const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
-        uint64_t seconds;
+    for (i = 0; i < r->series.growing; i++) {
+        const mli_series *most = &r->series.grows[i], *site;
+        const int device = mli_report_device(r, most->dev);
         mli_out *o;
-        if (!most && site && site->row) most = site;
-        if (!most) most = mli_grower(r, dev, MLI_BOOK_DEVICE);
-        if (!most || mli_peak_tells(r, dev) || (o = mli_part_begin(w, most->rate)) == NULL)
-            continue;
+        if (most != mli_growth_of(r, most->dev, &site)) continue;
+        if ((o = mli_part_begin(w, most->rate)) == NULL) continue;
         mli_growth_subject(w, most);
-        seconds = (r->lord->started_wall + r->series.snapshot[most->since]->time) / 1000000000u;
         mli_putf(o, " by %jo a minute since ", most->rate);
-        mli_put_clock(o, seconds);
+        mli_put_clock(o, (r->lord->started_wall + r->series.snapshot[most->since]->time) /
+                             1000000000u);
         mli_put_str(o, " UTC");
-        if (most->book == MLI_BOOK_TAG && site && site->row) {
-            w->site = mli_series_site(r->lord, site);
+        if (site) w->site = mli_series_site(r->lord, site);
+        if (site && most->book == MLI_BOOK_TAG)
             mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
                      (const void *)w->site);
-        }
+        if (site) mli_put_caller(w, w->site, site->dev, 0);
         mli_part_put(w, &device);
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if all
-   bytes are untagged, and the ledger has no tag. */
-static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
-    if (!list->count) return 0;
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if it
+   holds less than 1 % of `live`, or if all bytes are untagged and the ledger has no tag. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list, uint64_t live) {
+    if (!list->count || list->at[0].bytes < live / 100) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
 }
-/* Returns the first site or arena in a list of holders by site, or NULL if the list has neither. */
-static const mli_holder *mli_holder_site(const mli_holder_list *list) {
+/* Returns the first site or arena in a list of holders by site. Returns NULL if the list has
+   neither, or if the first holds less than 1 % of `live`. */
+static const mli_holder *mli_holder_site(const mli_holder_list *list, uint64_t live) {
     size_t i;
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
-        if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
+        if (list->at[i].kind != MLI_HOLDER_UNNAMED)
+            return list->at[i].bytes < live / 100 ? NULL : &list->at[i];
     return NULL;
-}
-/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
-   peak or of the live ones, as in ", mostly from load loader.c:10". */
-static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
-                                    int peak) {
-    mli_callers callers;
-    const memlord_site *most = NULL;
-    uint64_t sum = 0, highest = 0;
-    size_t i;
-    if (site == &mli_arena_site) return;
-    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
-    for (i = 0; i < callers.count; i++) {
-        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
-        sum += bytes;
-        if (bytes <= highest) continue;
-        highest = bytes;
-        most = callers.at[i].at;
-    }
-    if (!most || highest <= sum / 2) return;
-    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
 }
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
    site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
@@ -28776,8 +28797,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     int tells;
     mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &tags);
     mli_holders_list(r->lord, NULL, dev, MLI_BOOK_SITE, &sites);
-    site = mli_holder_site(&sites);
-    tells = mli_holder_tells(r, &tags);
+    site = mli_holder_site(&sites, live);
+    tells = mli_holder_tells(r, &tags, live);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* leaves out the site, because the arena is already written in place of the
                         tag */
@@ -28807,14 +28828,14 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
 }
 
 /* Returns the tag that held most of a device at its peak. The bytes without a tag count as one tag.
-   Returns NULL if nothing had a tag. */
+   Returns NULL if nothing had a tag, or if that tag held less than 1 %. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
     if (h->tags == 1 && !h->tag[0].tag) return NULL;
     for (i = 0; i < h->tags; i++)
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
-    return largest;
+    return largest && largest->allocated >= h->bytes / 100 ? largest : NULL;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
    KiB left". If the live bytes were more than a 64th below the peak when the holders were noted,
@@ -28839,13 +28860,13 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
             w->tag = tag->tag;
         }
-        if (h->sites) {
+        if (h->sites && h->site[0].live_bytes >= h->bytes / 100) {
             w->site = h->site[0].site;
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
             mli_put_caller(w, w->site, dev, 1);
         }
-        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
+        if ((tag || w->site) && h->bytes < s->peak - s->peak / 64)
             mli_putf(o, " of %jo", h->bytes);
         mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);

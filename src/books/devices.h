@@ -1,8 +1,9 @@
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
    devices. A row has the counters of a device. A poller is a thread that samples the capacity of
    devices. A selector is a memlord_device that may name several devices. May use books/names and
-   books/counters. Invariants: a dev is never removed or reused. The row count, the index and the
-   map publish a dev only when all data of its device can be read. Lock: the cold lock. */
+   books/counters. Invariants: a dev is never removed or reused. The row count, the index
+   (books/names) and the map show a dev to other threads only when all data of its device is set.
+   Lock: the cold lock. */
 #ifndef MLI_BOOKS_DEVICES_H
 #define MLI_BOOKS_DEVICES_H
 #include "api/api.h"

@@ -96,8 +96,8 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
-/* Schedules the next poll of a queue: after `rest` calls on its device type or after MLI_REST_NS,
-   whichever comes first. If `rest` is 0, the next call polls the queue. */
+/* Sets when a call asks the first fence of a queue again: after `rest` calls on its device type or
+   after MLI_REST_NS, whichever comes first. If `rest` is 0, the next call asks it. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes

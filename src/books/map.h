@@ -3,10 +3,10 @@
    with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
    a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
    scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
-   the number (dev) of a device, and the number of the current mark. May use base/memory and
-   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
-   counts its changes of the table before it leaves. bench/README.md has the measurements that led
-   to this shape. Locks: the lock of a shard, then that of a bucket. */
+   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
+   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
+   table, and it counts its changes of the table before it leaves. bench/README.md has the
+   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
 #ifndef MLI_BOOKS_MAP_H
 #define MLI_BOOKS_MAP_H
 #include "api/api.h"

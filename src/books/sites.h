@@ -1,8 +1,9 @@
 /* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
    host's code: a struct that the host declares (memlord_site), or the return address of a call. A
-   row has the counters of a site or a tag on one device. A module is an executable or a library.
-   The index (books/names) finds a record or a row by an address. A birth is the mark, the scope and
-   the stream that a block began with. May use books/names, books/counters and books/devices.
+   row has the counters of a site or a tag on one device. A module is an executable or a library. A
+   place is a module and an offset in its file. A kept string is the ledger's copy of a string. The
+   index (books/names) finds a record or a row by an address. A birth is the mark, the scope and the
+   stream that a block began with. May use books/names, books/counters and books/devices.
    Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
    a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
    lock. */

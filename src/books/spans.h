@@ -1,8 +1,9 @@
-/* Owns the spans, and the invocations of scopes that threads share. A span belongs to one scope
-   that a thread is in. For each device it records the level of the thread's cell (bytes allocated
-   less freed) when the scope began, and the highest level since. services/scopes begins and ends
-   spans, and services/joint shares invocations. May use books/threads. Invariant: one thread at a
-   time changes a span, and needs no lock for that. Locks: joint, one for each invocation. */
+/* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
+   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   device it records the level of the thread's cell (bytes allocated less freed) when the scope
+   began, and the highest level since. services/scopes begins and ends spans, and services/joint
+   shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
+   needs no lock for that. Locks: joint, one for each invocation. */
 #ifndef MLI_BOOKS_SPANS_H
 #define MLI_BOOKS_SPANS_H
 #include "api/api.h"

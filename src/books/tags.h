@@ -20,9 +20,10 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a mli_thread_scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
-                                       parent scope */
+    MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
+                                       and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* the same, by the scope's static struct and the parent
+                                       scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */

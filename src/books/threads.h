@@ -14,11 +14,11 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 
-/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
-   with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. While a thread starts or stops a helper, the helper's `state` is
-   MLI_HELPER_BUSY, so that no other thread does so, too. No helper waits for the end of another
-   helper. */
+/* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
+   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
+   end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
+   helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -26,9 +26,9 @@
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call
-          (calls/fast) does the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call
-          to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
+          the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call to the general
+          path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -40,7 +40,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws anew when the
+                                    thread's next sample is */
     MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
                                     cells with too many unpublished bytes, because another thread
                                     began to count on a row or reset a peak */
@@ -122,12 +123,12 @@ typedef struct mli_thread {
                                         record is free, or is the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to, or NULL */
     struct memlord *lord;
-    mli_u64 detached;        /* how many blocks the thread detached, less those that it put back or
-                                ended; modulo 2^64 */
+    mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
+                                move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
-    uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
-                                mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
-                                every device, because the thread published cells of several */
+    uint32_t other_dev;      /* a device on which this call or an earlier one ended a block, until
+                                mli_call_end has looked at the device; 0 means none; MLI_DEV_ALL
+                                means every device, because the thread published cells of several */
     int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
                                 picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
@@ -167,7 +168,7 @@ enum {                        /* memlord.threads.alert: the work that the end of
                               are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
                                                          many flags near_threshold and
-                                                         check_requested are set */
+                                                         check_requested (mli_watch) are set */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
@@ -318,7 +319,7 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
 /* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts the orphan record. Requires: the caller holds the registry lock. */
+/* Adds the orphan record to the list of records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the orphan lock for a fork. */
