@@ -20932,8 +20932,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
-   number in `order` is 0. With `names` 1 it looks up the symbols of the listed sites. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site for which
+   the number that `order` names is 0. With `names` 1 it looks up the symbols of the listed
+   sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -24589,9 +24590,9 @@ typedef struct mli_snapshot {
     uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
-/* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
-   list of readers. If the report is left by longjmp, the reader stays in that list as long as the
-   ledger lives. */
+/* A reader of the list of snapshots. It is a part of a report. The snapshots lock guards the list
+   of readers. If the report is left by longjmp, its reader stays in that list as long as the ledger
+   lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* address of mli_self of the thread that reads */
@@ -25131,7 +25132,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* another thread may have been taking a snapshot */
+    if (mli_snapshots_in_calls(lord)) /* a thread that took a snapshot at the fork had put `due`
+                                         off */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
@@ -25446,7 +25448,8 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the other ledger lives, or this call is inside an allocator */
+        *r = MEMLORD_E_STATE; /* the context is of another ledger that lives, or this call is inside
+                                 an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -26388,8 +26391,8 @@ static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
 
 /* -- one block -- */
 
-/* Probes a shard of the map for a key, as a call inside the shard does. *probe gets the entry and
-   its home bucket. */
+/* Looks a key up in a shard of the map, as a call inside the shard does. *probe gets the entry and
+   its home, the bucket where the look-up begins. */
 static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
                                      mli_probe *probe) {
     memset(probe, 0, sizeof *probe);
@@ -26397,7 +26400,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that a probe for the key of an entry finds the entry. */
+/* Checks that a look-up of an entry's key finds the entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -36232,8 +36235,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* comes last, because all of the above needs the 64-bit words that these
-                          locks protect */
+    mli_words_lock(1); /* comes last, because all of the above uses the words that it locks */
 }
 /* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
    last. */
@@ -36250,8 +36252,7 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the code below needs the 64-bit words that these
-                          locks protect */
+    mli_words_lock(0); /* comes first, because the code below uses the words that it unlocks */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
                                                                     number */
     mli_self.is_helper = 0;

@@ -164,10 +164,10 @@
     ----------------------------------------------------------------- >>errors ---
 
     A wrapper returns what the runtime returned, with a driver or without. The ledger records only
-    calls that succeeded. While the runtime frees a block, the ledger does not have it, because another
-    thread may get the address (memlord_free_begin). If the free fails, the block comes back,
-    without its recorded uses. A free of a pointer that the ledger does not have is counted in
-    unknown_frees.
+    calls that succeeded. While the runtime frees a block, the ledger does not have the block,
+    because another thread may get the address (memlord_free_begin). If the free fails, the block
+    comes back, without its recorded uses. A free of a pointer that the ledger does not have is
+    counted in unknown_frees.
     The other functions return a memlord_result. If the driver refuses something after the attach, a
     capacity is unknown, a collection does not run, or a fence fails. The block of a failed fence
     ends, and is counted in fence_failures. A fence that cannot be asked now, in a host function of
@@ -725,7 +725,8 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #if defined(MEMLORD_CUDA_NVTX)
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic" /* it casts object pointers to function pointers */
+#pragma GCC diagnostic ignored "-Wpedantic" /* the header casts object pointers to function
+                                               pointers */
 #endif
 #include <nvtx3/nvToolsExt.h>
 #if defined(__GNUC__)
@@ -2128,8 +2129,8 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
 /* Records an event for the frees on the stream that no event stands for. Returns 1 if they have an
    event now. Returns 0 if none can be recorded now, for example because the stream is captured.
-   Returns -1 if they never get an event. `here` is what mli_cuda_stream_find said on this thread,
-   or 0. */
+   Returns -1 if they never get an event. `here` is the *here of mli_cuda_stream_find on this
+   thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
 /* Calls mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
@@ -2150,9 +2151,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
    work that the stream has now. Any other fence waits for the work that the stream has when the
    ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* The `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
+/* Is the function `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
-/* The `drop` of a memlord_fence. Frees the fence. */
+/* Is the function `drop` of a memlord_fence. Frees the fence. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
 /* Sets the field `answered` of a stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered);
@@ -2660,9 +2661,9 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Returns an open stream with this handle. If `handle` is NULL, returns a listed stream of a
-   context, or a stream for whose context another thread is looking. Requires: the caller holds
-   mli_cuda_streams_lock. */
+/* Returns an open stream with this handle. If `handle` is NULL, returns a stream of a context that
+   is still in its bucket, or a stream for whose context another thread is looking. Requires: the
+   caller holds mli_cuda_streams_lock. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;
@@ -3346,7 +3347,8 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
 }
 
 /* Ends a request that a limit has refused. No real call is made, so the runtime's last error stays
-   as it was. A call made only to set it might trim pools, wait, or return an earlier error. */
+   as it was. A call made only to set that error might trim pools, wait, or return an earlier
+   error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->ptr) *q->ptr = NULL;
@@ -3486,7 +3488,7 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     return r;
 }
 
-/* Detaches the ledger of a claimed seat. */
+/* Detaches the ledger of a seat that this thread has claimed. */
 static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     int last;
     mli_cuda_unhook(probe, d);

@@ -71,8 +71,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* comes last, because all of the above needs the 64-bit words that these
-                          locks protect */
+    mli_words_lock(1); /* comes last, because all of the above uses the words that it locks */
 }
 /* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
    last. */
@@ -89,8 +88,7 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the code below needs the 64-bit words that these
-                          locks protect */
+    mli_words_lock(0); /* comes first, because the code below uses the words that it unlocks */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
                                                                     number */
     mli_self.is_helper = 0;

@@ -237,7 +237,8 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the other ledger lives, or this call is inside an allocator */
+        *r = MEMLORD_E_STATE; /* the context is of another ledger that lives, or this call is inside
+                                 an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }

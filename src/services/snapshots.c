@@ -474,7 +474,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* another thread may have been taking a snapshot */
+    if (mli_snapshots_in_calls(lord)) /* a thread that took a snapshot at the fork had put `due`
+                                         off */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {

@@ -66,8 +66,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
-   number in `order` is 0. With `names` 1 it looks up the symbols of the listed sites. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site for which
+   the number that `order` names is 0. With `names` 1 it looks up the symbols of the listed
+   sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);

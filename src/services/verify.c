@@ -113,8 +113,8 @@ static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
 
 /* -- one block -- */
 
-/* Probes a shard of the map for a key, as a call inside the shard does. *probe gets the entry and
-   its home bucket. */
+/* Looks a key up in a shard of the map, as a call inside the shard does. *probe gets the entry and
+   its home, the bucket where the look-up begins. */
 static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
                                      mli_probe *probe) {
     memset(probe, 0, sizeof *probe);
@@ -122,7 +122,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that a probe for the key of an entry finds the entry. */
+/* Checks that a look-up of an entry's key finds the entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;

@@ -164,10 +164,10 @@
     ----------------------------------------------------------------- >>errors ---
 
     A wrapper returns what the runtime returned, with a driver or without. The ledger records only
-    calls that succeeded. While the runtime frees a block, the ledger does not have it, because another
-    thread may get the address (memlord_free_begin). If the free fails, the block comes back,
-    without its recorded uses. A free of a pointer that the ledger does not have is counted in
-    unknown_frees.
+    calls that succeeded. While the runtime frees a block, the ledger does not have the block,
+    because another thread may get the address (memlord_free_begin). If the free fails, the block
+    comes back, without its recorded uses. A free of a pointer that the ledger does not have is
+    counted in unknown_frees.
     The other functions return a memlord_result. If the driver refuses something after the attach, a
     capacity is unknown, a collection does not run, or a fence fails. The block of a failed fence
     ends, and is counted in fence_failures. A fence that cannot be asked now, in a host function of
