@@ -7842,7 +7842,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
-    void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
+    void *value;     /* what was found: a cell, the ledger's copy of a tag, a site or a
+                        mli_thread_scope */
     uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
@@ -7869,7 +7870,8 @@ typedef struct mli_context {
 /* The members of a context that calls read. A thread record has those of its present context by
    value. */
 typedef struct mli_current {
-    const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
+    const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
+                                        none */
     struct mli_span *span;           /* the span (books/spans) of the innermost scope, or NULL */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
     uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
@@ -9417,7 +9419,7 @@ typedef struct mli_row {
                       published, latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
-    void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
+    void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
@@ -10745,7 +10747,7 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
-/* Returns 1 if `polling` was set last. */
+/* Returns 1 if the last call of mli_polling_set had this `polling`. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
 /* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
@@ -11545,9 +11547,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock
-   but the orphan lock. mli_busy_begin drops the orphan lock while this function searches for the
-   module. */
+/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
+   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
+   lock while the function searches for the module. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -11731,7 +11733,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* then the name alone decides */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the id cannot be read; the
+                                                                    caller has compared the names */
     return !memcmp(image->id, module->id, image->id_size);
 }
 /* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
@@ -12550,9 +12553,10 @@ MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 /* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
    not have the key, the copy has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
-/* Returns the weight of a picked block of `bytes`. */
+/* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-/* Returns the variance of the weight. It is 0 where every alloc is picked. */
+/* Returns the variance of that weight, an estimate of the bytes of all allocs. It is 0 where every
+   alloc is picked. */
 MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 #define MLI_STACK_UNITS 256
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
@@ -12702,9 +12706,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
    mark, the scope and the stream that blocks begin with. A cache has entries in a hash table. The
    home of a key is the entry at which its look-up begins. A row has the counters of a site or a tag
    on a device, and a cell is a thread's part of a row. The orphan record serves the threads without
-   a record of their own. An interposer is a MemLord that is preloaded into the process. May use
-   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
-   tags. Lock: the cold lock, for new names and births. */
+   a record of their own. A kept name is the ledger's copy of a string. An interposer is a MemLord
+   that is preloaded into the process. May use books/sites and books/names. Invariant: only the
+   thread itself reads and writes its cache and its tags. Lock: the cold lock, for new names and
+   births. */
 
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
@@ -14219,7 +14224,8 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
-typedef struct mli_event_copy { /* an event as it was read from the ring, with its site */
+typedef struct mli_event_copy { /* an event as it was read from the ring; its `where` has the row of
+                                   its site */
     uint64_t stamp, storage, what, where, stream;
     uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;
@@ -14691,7 +14697,7 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 typedef struct mli_pending_queues {
     struct mli_queue *first;
     mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
-    mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
+    mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
@@ -14716,7 +14722,8 @@ typedef struct mli_queue {
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
                        done" */
-    uint32_t due;   /* from this number of calls on, a call asks the first fence again */
+    uint32_t due;   /* once mli_pending_queues.calls has reached this number, a call asks the first
+                       fence again */
 } mli_queue;
 
 /* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the
@@ -15047,8 +15054,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs that function
-                                                                    drops them */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs a fence's
+                                                                    function drops the fences */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -16631,10 +16638,10 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
-/* Gives a live block another tag, which is a kept string, or no tag if it is NULL. The row of the
-   tag depends on the block's device, and cannot be added inside a shard. So the function first
-   looks up the device, then adds the row, and then enters the shard. If the block has moved to
-   another device meanwhile, starts again. */
+/* Gives a live block the tag `tag`, the ledger's copy of a string, or no tag if `tag` is NULL. The
+   row of the tag depends on the block's device, and cannot be added inside a shard. So the function
+   first looks up the device, then adds the row, and then enters the shard. If the block has moved
+   to another device meanwhile, starts again. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
