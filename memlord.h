@@ -7898,7 +7898,8 @@ typedef struct mli_thread {
                                an exchange */
     mli_current now;        /* the members of the present context that calls read */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
-    uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
+    uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
+                               begin), less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
                                                  there is none */
@@ -8018,11 +8019,11 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 /* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
    Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
-/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
-   set. */
+/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
+   (mli_watch) are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets the number in the alert mask: how many flags near_threshold and check_requested are set.
-   Requires: no other thread changes the mask. */
+/* Sets the number in the alert mask: how many flags near_threshold and check_requested (mli_watch)
+   are set. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
    addition. */
@@ -8077,8 +8078,9 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit, because it may come from a signal. The thread that clears the bit
-   writes the report. The acquire load pairs with the release store that set the saver. */
+   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
+   clears the bit writes the report. The acquire load pairs with the release store that set the
+   saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -11728,8 +11730,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id that lies in memory now is not that of `module`. Reads the id only in
-   the page where the module starts, because every module has that page. */
+/* Returns 0 if the build id that is now at the address of `module` is not that of `module`. Reads
+   the id only in the page where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
