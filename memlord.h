@@ -7802,11 +7802,11 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
    belongs to one thread; a free record keeps its counts and its shards for the next thread. Locks:
    the registry lock; the orphan lock, for the orphan record. */
 
-/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
-   with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. While a thread starts or stops a helper, the helper's `state` is
-   MLI_HELPER_BUSY, so that no other thread does so, too. No helper waits for the end of another
-   helper. */
+/* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
+   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
+   end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
+   helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -7814,9 +7814,9 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call
-          (calls/fast) does the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call
-          to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
+          the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call to the general
+          path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -7828,7 +7828,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
+                                    to the thread's next sample */
     MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
                                     cells with too many unpublished bytes, because another thread
                                     began to count on a row or reset a peak */
@@ -7841,7 +7842,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
-    void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
+    void *value;     /* what was found: a cell, the ledger's copy of a tag, a site or a
+                        mli_thread_scope */
     uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
@@ -7868,8 +7870,9 @@ typedef struct mli_context {
 /* The members of a context that calls read. A thread record has those of its present context by
    value. */
 typedef struct mli_current {
-    const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
-    struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
+    const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
+                                        none */
+    struct mli_span *span;           /* the span (books/spans) of the innermost scope, or NULL */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
     uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
                                         stream and the mark birth_mark; 0 until they are looked
@@ -7895,7 +7898,8 @@ typedef struct mli_thread {
                                an exchange */
     mli_current now;        /* the members of the present context that calls read */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
-    uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
+    uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
+                               begin), less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
                                                  there is none */
@@ -7903,19 +7907,19 @@ typedef struct mli_thread {
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, which the thread itself reads here
-                                        without an acquire */
+    } own_chunks[MLI_BOOKS];         /* the chunks of the vectors `cells`; the thread itself reads
+                                        them here without an acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
     mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
                                         record is free, or is the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to, or NULL */
     struct memlord *lord;
-    mli_u64 detached;        /* how many blocks the thread detached, less those that it put back or
-                                ended; modulo 2^64 */
+    mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
+                                move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
-    uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
-                                mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
-                                every device, because the thread published cells of several */
+    uint32_t other_dev;      /* a device on which this call or an earlier one ended a block, until
+                                mli_call_end has looked at the device; 0 means none; MLI_DEV_ALL
+                                means every device, because the thread published cells of several */
     int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
                                 picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
@@ -7946,7 +7950,7 @@ enum {                        /* memlord.threads.alert: the work that the end of
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
                               allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
-    MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
+    MLI_ALERT_WAITER = 4,  /* a thread in memlord_alloc_retry waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
@@ -7955,7 +7959,7 @@ enum {                        /* memlord.threads.alert: the work that the end of
                               are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
                                                          many flags near_threshold and
-                                                         check_requested are set */
+                                                         check_requested (mli_watch) are set */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
@@ -8015,11 +8019,11 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 /* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
    Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
-/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
-   set. */
+/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
+   (mli_watch) are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets the number in the alert mask: how many flags near_threshold and check_requested are set.
-   Requires: no other thread changes the mask. */
+/* Sets the number in the alert mask: how many flags near_threshold and check_requested (mli_watch)
+   are set. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
    addition. */
@@ -8059,7 +8063,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
-/* Writes the last report of a ledger, if one was requested, or was asked for at exit. */
+/* Writes the last report of a ledger, if a report was requested, or is to be written at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
@@ -8074,8 +8078,9 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit, because it may come from a signal. The thread that clears the bit
-   writes the report. The acquire load pairs with the release store that set the saver. */
+   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
+   clears the bit writes the report. The acquire load pairs with the release store that set the
+   saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -8106,7 +8111,7 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
 /* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts the orphan record. Requires: the caller holds the registry lock. */
+/* Adds the orphan record to the list of records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the orphan lock for a fork. */
@@ -8459,10 +8464,10 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
    with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
    a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
    scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
-   the number (dev) of a device, and the number of the current mark. May use base/memory and
-   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
-   counts its changes of the table before it leaves. bench/README.md has the measurements that led
-   to this shape. Locks: the lock of a shard, then that of a bucket. */
+   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
+   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
+   table, and it counts its changes of the table before it leaves. bench/README.md has the
+   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
@@ -8643,8 +8648,8 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
-/* Returns the entry of the slot whose print begins at a bit. A print has 8 bits, so each bit stands
-   for an eighth of an entry. */
+/* Returns the entry of the slot whose print begins at bit `bit` of the header. A print has 8 bits,
+   so each bit of the header stands for an eighth of an entry. */
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
@@ -8827,11 +8832,11 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on. (The bit
-   MLI_SPECIAL_NO_BARRIER is never cleared, and a later load never returns an older value.) The
-   release store of by_exchange pairs with the load in mli_barrier_threads. A thread that loads 1
-   there sees all that this thread did inside shards before it saw the bit. The loads here, in
-   mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: it has seen
+   the bit MLI_SPECIAL_NO_BARRIER, which is never cleared, and a later load never returns an older
+   value. The release store of by_exchange pairs with the load in mli_barrier_threads. A thread that
+   loads 1 there sees all that this thread did inside shards before it saw the bit. The loads here,
+   in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
    the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
@@ -9181,11 +9186,12 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
-/* Owns the spans, and the invocations of scopes that threads share. A span belongs to one scope
-   that a thread is in. For each device it records the level of the thread's cell (bytes allocated
-   less freed) when the scope began, and the highest level since. services/scopes begins and ends
-   spans, and services/joint shares invocations. May use books/threads. Invariant: one thread at a
-   time changes a span, and needs no lock for that. Locks: joint, one for each invocation. */
+/* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
+   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   device it records the level of the thread's cell (bytes allocated less freed) when the scope
+   began, and the highest level since. services/scopes begins and ends spans, and services/joint
+   shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
+   needs no lock for that. Locks: joint, one for each invocation. */
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context may be in */
 
@@ -9222,8 +9228,8 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when the span began: the stamp, the ledger's live bytes, and
-                                       the thread's live blocks */
+    uint64_t start, before, blocks; /* when the span began: the time stamp, the ledger's live bytes,
+                                       and the thread's live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -9278,7 +9284,8 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
    phys is a physical device. Owns no state, because a watch is a part of the device's record. May
    use base/. Locks: see mli_watch. */
 
-/* The bytes of a device from which the metrics of bands are computed. */
+/* The bytes of a device from which the metrics of bands are computed: the live ones, those freed
+   since the last reset or collection, and those that the device's pool holds. */
 typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
@@ -9304,14 +9311,14 @@ typedef struct mli_watch {
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
     uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
+    uint64_t gc_serial;         /* the serial number of the callback that runs, or 0 */
 } mli_watch;
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. They are if
-   the live bytes exceed those at the last note by more than a 16th. Below the peak, more than a
-   128th is enough. So holders are noted seldom while memory grows, and once more close to the
+/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. That is so
+   if `live` exceeds the live bytes at the last note by more than a 16th. Below the peak, more than
+   a 128th is enough. So holders are noted seldom while memory grows, and once more close to the
    peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
@@ -9414,7 +9421,7 @@ typedef struct mli_row {
                       published, latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
-    void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
+    void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
@@ -9437,7 +9444,7 @@ typedef struct mli_row {
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last
    reset. */
 typedef struct mli_row_totals {
-    uint64_t in, out; /* bytes allocated and bytes freed since create, modulo 2^64 */
+    uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
@@ -9454,7 +9461,7 @@ typedef struct mli_oom {
    device is newer than the sample. */
 typedef struct mli_sample_mark {
     uint64_t held; /* a lower bound of the bytes that the device held */
-    uint64_t in;   /* the bytes allocated since create, read before the capacity source ran */
+    uint64_t in;   /* the bytes allocated in all, read before the capacity source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
@@ -9788,7 +9795,7 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
    then row->held has the bytes that the cell holds back, and publications of other cells count them
    in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
    bytes plus 1. That thread may be in a free that has already read `special`. This free must
-   publish, too, because it lowers these bytes. So its next band check becomes due at once. */
+   publish, too, because it lowers these bytes. So the cell's next band check becomes due. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9798,7 +9805,7 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
 /* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
-   what mli_cell_limit_set does to a 0. */
+   what mli_cell_limit_set does to a limit of 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -9907,7 +9914,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
-    if (d->frees_here) return; /* the level has not changed, and the thread may be outside */
+    if (d->frees_here) return; /* the level is the same, and the thread may be outside of shards */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
@@ -10361,8 +10368,8 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* not used if another thread has done the work
-                                                      meanwhile */
+    mli_own_free(lord, spare->block, spare->size); /* a block is left if another thread has done the
+                                                      work meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -10701,8 +10708,9 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
    devices. A row has the counters of a device. A poller is a thread that samples the capacity of
    devices. A selector is a memlord_device that may name several devices. May use books/names and
-   books/counters. Invariants: a dev is never removed or reused. The row count, the index and the
-   map publish a dev only when all data of its device can be read. Lock: the cold lock. */
+   books/counters. Invariants: a dev is never removed or reused. The row count, the index
+   (books/names) and the map show a dev to other threads only when all data of its device is set.
+   Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10741,7 +10749,7 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
-/* Returns 1 if `polling` was set last. */
+/* Returns 1 if the last call of mli_polling_set had this `polling`. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
 /* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
@@ -10969,13 +10977,13 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
    account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs. The host knows an account or a ticket by an id.
-   A handle is the part of its record by which the record is found under this id. May use
-   books/names, books/devices and books/threads. Invariant: an account is read and changed only
-   under its lock, and only while it is open. Closing an account changes the generation of its
-   record, which is a part of the id. So a later call with the old id finds no record. Locks: the
-   cold lock (mli_process.cold_lock) guards the lists of closed records; each account has a lock of
-   its own (MLI_RANK_ACCOUNT). */
+   limit. A ticket reserves bytes for later allocs, and may hold them of an account, too. The host
+   knows an account or a ticket by an id. A handle is the part of its record by which the record is
+   found under this id. May use books/names, books/devices and books/threads. Invariant: an account
+   is read and changed only under its lock, and only while it is open. Closing an account changes
+   the generation of its record, which is a part of the id. So a later call with the old id finds no
+   record. Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each
+   account has a lock of its own (MLI_RANK_ACCOUNT). */
 
 /* The first member of the record of a ticket or an account. The id of the ticket or account has the
    record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
@@ -11000,8 +11008,8 @@ typedef struct mli_account_record {
 } mli_account_record;
 
 /* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. A record that was never added reads
-   as zeros, so no id matches it. */
+   acquire load pairs with the release store in mli_handle_open. A record of the vector that was
+   never added reads as zeros, so no id matches it. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
 /* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
@@ -11062,7 +11070,7 @@ MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account a
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
-/* Returns 1 if an account is open and is an account of `device`. */
+/* Returns 1 if an account is open and belongs to `device`. */
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
@@ -11430,9 +11438,10 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
    host's code: a struct that the host declares (memlord_site), or the return address of a call. A
-   row has the counters of a site or a tag on one device. A module is an executable or a library.
-   The index (books/names) finds a record or a row by an address. A birth is the mark, the scope and
-   the stream that a block began with. May use books/names, books/counters and books/devices.
+   row has the counters of a site or a tag on one device. A module is an executable or a library. A
+   place is a module and an offset in its file. A kept string is the ledger's copy of a string. The
+   index (books/names) finds a record or a row by an address. A birth is the mark, the scope and the
+   stream that a block began with. May use books/names, books/counters and books/devices.
    Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
    a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
    lock. */
@@ -11540,9 +11549,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock
-   but the orphan lock. mli_busy_begin drops the orphan lock while this function searches for the
-   module. */
+/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
+   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
+   lock while the function searches for the module. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -11721,12 +11730,13 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id that lies in memory now is not that of `module`. Reads the id only in
-   the page where the module starts, because every module has that page. */
+/* Returns 0 if the build id that is now at the address of `module` is not that of `module`. Reads
+   the id only in the page where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* then the name alone decides */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the id cannot be read; the
+                                                                    caller has compared the names */
     return !memcmp(image->id, module->id, image->id_size);
 }
 /* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
@@ -12161,8 +12171,9 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
    host's code. Also remembers which refusals were logged. A refusal is a call that ends with
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
    base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
-   removes entries. A call without a mistake spends no time on the list. Locks: MLI_RANK_ANOMALIES
-   guards the list. No lock is held while a site is copied or the logger runs. */
+   removes entries. A call without a mistake spends no time on the list. Locks: the lock with the
+   rank MLI_RANK_ANOMALIES guards the list. No lock is held while a site is copied or the logger
+   runs. */
 
 #define MLI_ANOMALIES 64 /* the most entries of the list */
 
@@ -12544,9 +12555,10 @@ MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 /* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
    not have the key, the copy has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
-/* Returns the weight of a picked block of `bytes`. */
+/* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-/* Returns the variance of the weight. It is 0 where every alloc is picked. */
+/* Returns the variance of that weight, an estimate of the bytes of all allocs. It is 0 where every
+   alloc is picked. */
 MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 #define MLI_STACK_UNITS 256
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
@@ -12696,18 +12708,20 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
    mark, the scope and the stream that blocks begin with. A cache has entries in a hash table. The
    home of a key is the entry at which its look-up begins. A row has the counters of a site or a tag
    on a device, and a cell is a thread's part of a row. The orphan record serves the threads without
-   a record of their own. An interposer is a MemLord that is preloaded into the process. May use
-   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
-   tags. Lock: the cold lock, for new names and births. */
+   a record of their own. A kept name is the ledger's copy of a string. An interposer is a MemLord
+   that is preloaded into the process. May use books/sites and books/names. Invariant: only the
+   thread itself reads and writes its cache and its tags. Lock: the cold lock, for new names and
+   births. */
 
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the host's pointer */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a mli_thread_scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
-                                       parent scope */
+    MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
+                                       and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* the same, by the scope's static struct and the parent
+                                       scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -12795,8 +12809,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Stores in a guard how many tags, or with `scope` how many scopes, are open in the thread's
-   context. The end of the guard restores this number. */
+/* Stores in a guard how many tags (or scopes, if `scope` is 1) are open in the thread's context.
+   The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
@@ -12806,11 +12820,11 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Returns 1 if there is an interposer and the ledger is not the interposer's own. The acquire load
    pairs with the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, in the interposer's ledger, too, if there is an
-   interposer. Requires: the caller holds no lock. */
+/* If there is an interposer, begins a tag (or a scope, if `scope` is 1) in its ledger, too.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or with `scope` scopes, in the interposer's ledger, too, if
-   there is an interposer. Requires: the caller holds no lock. */
+/* If there is an interposer, ends the innermost `count` tags (or scopes, if `scope` is 1) in its
+   ledger, too. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
@@ -12821,8 +12835,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry in a thread's cache. Doubles the cache if there is memory, and
-   empties it, so later calls look up again what they need. */
+/* Makes room for one more entry in a thread's cache. Empties the cache, and doubles it if there is
+   memory. Later calls look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -12920,7 +12934,7 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
 }
 
 /* Finds or adds a birth, and returns its number. If there is no room for the birth, returns 0 and
-   counts a lost scope. */
+   counts its scope as lost (MLI_LOST_scopes). */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
     memlord_result r;
@@ -13358,8 +13372,8 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
-   general path then counts the bytes. */
+/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
+   picked, returns 0; the general path then serves it and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -13422,7 +13436,8 @@ MLI_PRIVATE void mli_stack_forget(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
-/* Notes that this call resizes a block, which had `bytes` before. So it counts no new alloc. */
+/* Notes that this call resizes a block, which had `bytes` before. The call then counts no new
+   alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Decides at random whether the alloc that this call records is picked. If so, finds its stack,
@@ -13455,7 +13470,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
-/* Returns what is wrong with the stack settings of a description, or NULL if nothing is. */
+/* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
@@ -13653,8 +13668,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (its row, or
-   0). */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is its
+   row, or 0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -13873,18 +13888,18 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return i;
 }
 
-/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-local variables are its parent's. Only a system call can tell
-   that the thread is in such a child, and only samples can afford one. If every alloc is picked,
-   the function does not look, and allocs in such a child are unwound, too. */
+/* Returns 0 if the call may not unwind: after the thread's exit hook, inside an unwinder, or in a
+   child of vfork, which shares its parent's locks and thread-local variables. Only a system call
+   can tell that the thread is in such a child. That would be too slow for every alloc. So if every
+   alloc is picked, the function does not look, and allocs in such a child are unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first frame that cannot be code, which is garbage
-   or the end of the stack. An address of code has 0 in its top byte, which the keys of the index
-   use. */
+/* Returns how many of `n` frames come before the first one that cannot be an address of code:
+   garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
+   keys of the index use that byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -14211,7 +14226,8 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
-typedef struct mli_event_copy { /* an event as it was read from the ring, with its site */
+typedef struct mli_event_copy { /* an event as it was read from the ring; its `where` has the row of
+                                   its site */
     uint64_t stamp, storage, what, where, stream;
     uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;
@@ -14262,7 +14278,7 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
    sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits; If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
+   bits. If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
    site. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
@@ -14272,8 +14288,8 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the begin of a block. `stack` is the row of its stack, or 0 if the block was not
-   picked. */
+/* Records the begin of a block. `stack` is the row of its stack, or 0 if its alloc was not
+   sampled. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -14314,7 +14330,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
    sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
-/* Returns what is wrong with the event settings of a description, or NULL if nothing is. */
+/* Returns what is wrong with the event settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
@@ -14683,7 +14699,7 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 typedef struct mli_pending_queues {
     struct mli_queue *first;
     mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
-    mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
+    mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
@@ -14702,12 +14718,14 @@ typedef struct mli_queue {
     struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
     uint64_t id;    /* memlord_fence.queue, which these fences have in common */
-    uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
+    uint64_t round; /* the number of the last poll (a pass over the queues: see calls/deferred) that
+                       asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
                        done" */
-    uint32_t due;   /* from this number of calls on, a call asks the first fence again */
+    uint32_t due;   /* once mli_pending_queues.calls has reached this number, a call asks the first
+                       fence again */
 } mli_queue;
 
 /* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the
@@ -14761,8 +14779,8 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
-/* Schedules the next poll of a queue: after `rest` calls on its device type or after MLI_REST_NS,
-   whichever comes first. If `rest` is 0, the next call polls the queue. */
+/* Sets when a call asks the first fence of a queue again: after `rest` calls on its device type or
+   after MLI_REST_NS, whichever comes first. If `rest` is 0, the next call asks it. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
@@ -15038,8 +15056,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs that function
-                                                                    drops them */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs a fence's
+                                                                    function drops the fences */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -15113,7 +15131,7 @@ typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *entry;    /* the entry of the key; NULL if the map does not have the key */
     mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
                             caller did not want one */
     unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
@@ -15151,11 +15169,12 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. If another thread owns the shard,
-   makes the shard shared. If `want_room` is set and the table has no slot for the key, grows the
-   table. Returns 0; the thread is then inside the shard, unless the shard has no table. Returns -1,
-   outside the shard, if there is no memory. Requires: the caller is not inside a shard. */
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the map does not
+   have the key; with `want_room` mli_probe_insert can then insert the key. If another thread owns
+   the shard, makes the shard shared. If `want_room` is set and the table has no slot for the key,
+   grows the table. Returns 0; the thread is then inside the shard, unless the shard has no table.
+   Returns -1, outside the shard, if there is no memory. Requires: the caller is not inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
@@ -15343,7 +15362,8 @@ typedef struct mli_side_record {
                                         done */
     uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
                                         not pending */
-    uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
+    uint64_t epoch;                  /* of a pending block: how many resets there had been
+                                        (mli_epoch) when it was freed */
     memlord_account account;         /* the account that the block is charged to; 0 means none */
     uint64_t charged;                /* the bytes that are charged to `account` */
     struct mli_parts *parts;         /* the parts of the block; NULL if it has none */
@@ -15768,11 +15788,12 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
    storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
    stream). A block with further facts has a side record, to which its word2 then points. A probe
    finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
-   number of a device. May use books/. Invariant: a call makes the counters of a block before it
-   enters a shard, a part of the map, because a thread inside a shard may not allocate. The counters
-   are the rows of the block's device, site and tag, and the thread's cell of each row. Inside the
-   shard the call changes the map and counts the change, so that no fork finds a block half counted.
-   Locks: those of the map; the fences lock, inside a shard; the cold lock, for a new route. */
+   number of a device, and a delta a change of counters. May use books/. Invariant: a call makes the
+   counters of a block before it enters a shard, a part of the map, because a thread inside a shard
+   may not allocate. The counters are the rows of the block's device, site and tag, and the thread's
+   cell of each row. Inside the shard the call changes the map and counts the change, so that no
+   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
+   cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15781,14 +15802,14 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that the word2 of a map entry points to, if there is one, and the block's
-   parts (described ranges of its bytes), which it has. Detaches its fences, and takes the bytes of
-   the block off the account that they were charged to. */
+/* Frees the side record that a word2 points to, with the parts of the block (described ranges of
+   its bytes) that it has. Detaches the block's fences, and takes its bytes off the account that
+   they were charged to. If word2 points to no side record, does nothing. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta, a change of counters, that counts a block as opened. */
+/* Returns the delta that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta, a change of counters, that counts a block as closed. */
+/* Returns the delta that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
 /* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
@@ -15800,9 +15821,9 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half of the
-   largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if 2^30
-   of them are live. */
+/* Returns 1 if `bytes` more would bring the device's published bytes (mli_row) above 2^62, half of
+   the largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if
+   2^30 of them are live. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15817,8 +15838,9 @@ static MLI_HOT int mli_debug_on(memlord *lord) {
 /* Notes where a block was before its move, for the debug line of the call. */
 MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
 
-/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing if the call
-   recorded nothing (`did` is 0) and its debug note has no implicit and no unknown free. */
+/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If the call recorded nothing
+   (`did` is 0), logs the line only if the call freed an unknown storage, or ended a block whose
+   free was never recorded. */
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                        uint64_t storage, uint64_t bytes, const memlord_site *site);
 
@@ -15837,9 +15859,9 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
    free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
-   be added, counts the call for the ledger as a whole. If the storage matches a dropped alloc,
-   counts nothing and returns MEMLORD_OK. */
+/* Counts a call that ends an unknown storage (one that the map does not have), and returns
+   MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
+   the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more than one reference. */
@@ -15912,10 +15934,11 @@ enum { MLI_END_FREE, MLI_END_RELEASE };
    Requires: the caller is inside the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
-   freed block, with the word2 that it would have without a side record. If no block was freed,
-   gone->key is 0. A block with fences (memlord_block_use) is not ended, but becomes pending. *chain
-   then gets its first fence, and the caller asks the fences after this call, outside the shard. */
+/* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
+   *gone gets the entry of the freed block, with the word2 that it would have without a side record.
+   If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
+   becomes pending. *chain then gets its first fence, and the caller asks the fences after this
+   call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
@@ -15943,7 +15966,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
-   counts the change. With `moves` the change counts as the end of one block and the begin of
+   counts the change. With `moves` the change counts as the end of one block and the start of
    another, else as a change of size. *rows gets the word2 that the entry would have without a side
    record. The caller cannot read that from the side record, which another thread may free once the
    block is on the map. If the map has no room, ends the block with its old bytes, and counts a
@@ -16104,9 +16127,9 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 }
 
 /* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
-   that key is expected, so it does not count as an unknown free. dropped_keys has few places,
-   because there was no memory for the alloc. An alloc that finds no place there is only counted,
-   for its device type. */
+   that key is expected, so it does not count as an unknown free. dropped_keys has few places, and
+   there is no memory for more. An alloc whose key finds no place there is only counted, for its
+   device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -16238,9 +16261,9 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. If an older
-   block is in the slot, that block ends. If the older block was live, its free was never recorded,
-   so its end counts as an implicit free. */
+/* Puts an entry in the place on the map that a probe found, counts n deltas, and leaves the shard.
+   If an older block is in that place, it ends. If the older block was live, its free was never
+   recorded, so its end counts as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -16260,8 +16283,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* if there is no memory, the table keeps its size: calls are then slower, but
-                    still exact */
+    if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
+                    but still exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16304,8 +16327,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to the account that `account` means for mli_block_open, if to any. Makes the
-   side record that notes the charge. Returns 0 if there is no memory for that record, else 1. */
+/* Charges a new block to `account`; 0 means the account that the thread uses, and MEMLORD_NONE
+   means none. Makes the side record that notes the charge. Returns 0 if there is no memory for that
+   record, else 1. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -16616,10 +16640,10 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
-/* Gives a live block another tag, which is a kept string, or no tag if it is NULL. The row of the
-   tag depends on the block's device, and cannot be added inside a shard. So the function first
-   looks up the device, then adds the row, and then enters the shard. If the block has moved to
-   another device meanwhile, starts again. */
+/* Gives a live block the tag `tag`, the ledger's copy of a string, or no tag if `tag` is NULL. The
+   row of the tag depends on the block's device, and cannot be added inside a shard. So the function
+   first looks up the device, then adds the row, and then enters the shard. If the block has moved
+   to another device meanwhile, starts again. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -16755,7 +16779,7 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
 typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
     mli_handle handle;
-    mli_phys *phys;     /* the phys whose list has the record; never changes */
+    mli_phys *phys;     /* the phys to which the record belongs; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
     memlord_account account; /* an account that holds the bytes, too; 0 means none */
@@ -16793,7 +16817,7 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
    tries. At the end of the request the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that the account of the request holds already */
+    uint64_t held;  /* the part of these bytes that these tickets hold of the request's account */
     uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
@@ -16919,10 +16943,10 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
 
 /* Returns the most bytes that a device can have held since the latest sample of its physical
    device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
-   because the allocator below may keep the freed bytes and serve later allocs from them. One bound
+   because the host's allocator may keep the freed bytes and serve later allocs from them. One bound
    is what the device held at the sample, plus the bytes allocated since. Another is the highest
-   live bytes since, which exceed the published bytes by at most a batch for each thread. A pool has
-   its own count of the bytes that it holds. */
+   live bytes since, which exceed the published bytes by at most a batch for each thread. If the
+   device's pool holds more than the live bytes, the host's figure for the pool counts instead. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -17082,8 +17106,9 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* these tries take about 50 ms together, and the
-                                                     thread sleeps for most of it */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how often a reservation is tried again; the
+                                                     tries take about 50 ms together, and the thread
+                                                     sleeps for most of it */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
    Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
    change keep them out now. Without `again` returns 0 in place of -1. */
@@ -17381,8 +17406,8 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    shard is paused. Locks: those of the map. */
 
 /* Copies a block for the host. The copy has the site as reports display it now; a site that is
-   known by a return address may have no names yet. Requires: the caller is inside the shard, or has
-   paused it, or `e` is a copy without a side record. */
+   known by a return address may have no names yet. Requires: the caller is inside the block's
+   shard, or has paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* A function that is called for each block of a paused shard that matches a query. If it returns a
@@ -17416,7 +17441,7 @@ typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
 /* A function that is called for each item. If it returns a value other than 0, the walk ends. */
 typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Makes an item of `size` bytes of each block that matches a query, shard by shard, and calls fn
+/* Makes an item of `size` bytes for each block that matches a query, shard by shard, and calls fn
    for each item. No shard is paused when fn runs, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user);
@@ -17431,7 +17456,7 @@ typedef struct mli_largest {
 /* A mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
 /* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
-   the count. */
+   the number of blocks. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */
@@ -19828,7 +19853,8 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    is a span. A shared invocation has a record, from the first export until its last member has
    left. A member is a context that is in the invocation: the one that exported it, and those that
    adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
-   allocated less those it freed. May use books/. Invariants: those of mli_joint. Locks: joint
+   allocated less those it freed. Its base is the part of the level that the thread has published:
+   added to the device's counters. May use books/. Invariants: those of mli_joint. Locks: joint
    (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
    record. */
 
@@ -19854,9 +19880,9 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell: the part of the level that it has published.
-   Once it has left, its whole level at that moment stays added. `enter` is 1 if the thread enters,
-   and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
+   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
+   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
@@ -20133,7 +20159,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
 /* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
-/* Sets the device time of all scopes to 0. */
+/* Sets the device time of all scopes to 0: what memlord_scope_device_time has added. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
@@ -20855,10 +20881,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
 /* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row
-   (the counters of a device, site or tag) is summed once under its lock; two rows may be of
-   different moments, so a report sums every device once. Locks: cold for look-ups, phys and row,
-   one at a time. */
+   counts of all threads. A selector (memlord_device) names one device, all devices of a type, or
+   all devices. Owns no state. May use books/ and services/scopes. Invariant: each row (the counters
+   of a device, site or tag) is summed once under its lock; two rows may be of different moments, so
+   a report sums every device once. Locks: cold for look-ups, phys and row, one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
    come the losses of the ledger as a whole: how many records found no room, or are no longer
@@ -20915,8 +20941,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
-   number in `order` is 0. With `names` 1 it looks up the symbols of the listed sites. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site for which
+   the number that `order` names is 0. With `names` 1 it looks up the symbols of the listed
+   sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -21528,22 +21555,21 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
    (the used percent), with a metric and a threshold for it. A band check compares the metric with
    the threshold of the band in force. If the metric has reached it, a collection runs: the host's
    callbacks, which free memory. A phys is a physical device. May use books/limits and
-   books/counters. Invariant: no threshold is crossed without a band check, although threads publish
-   their counts late. Locks: callbacks, for strategies, callbacks and runs; then the lock of the
-   phys, for the band state; none while a callback runs. */
+   books/counters. Invariant: no threshold is crossed without a band check, although a thread may
+   count up to a batch of bytes before it publishes them (adds them to the device's published
+   bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
+   band state; none while a callback runs. */
 
-/* When a band check is due: a thread publishes its counts (adds them to the published bytes of the
-   device) from time to time, and before they exceed a batch. The margin is a batch for each thread
-   that the ledger allows for. While the published bytes are at least a margin below the threshold,
-   no thread can cross the threshold without a publication. A mark is a number of published bytes,
-   and a publication that passes a mark requests a check. Closer to the threshold than a margin, the
-   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
-   published. Instead each thread checks each time it has freed as many bytes as the free interval
-   of the device. Cached bytes (reserved bytes less live bytes) rise as live bytes fall. Published
-   bytes are never above the live bytes, so a publication below the mark check_below comes in time,
-   without a margin. After a collection a band waits to rearm: it starts no other collection until
-   its metric has risen by an eighth of the threshold, or has fallen an eighth below the
-   threshold. */
+/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
+   the published bytes are at least a margin below the threshold, no thread can cross the threshold
+   without a publication. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
+   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
+   thread checks each time it has freed as many bytes as the free interval of the device. Cached
+   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
+   the live bytes, so a publication below the mark check_below comes in time, without a margin.
+   After a collection a band waits to rearm: it starts no other collection until its metric has
+   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
@@ -21680,7 +21706,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly this selector. The
+/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21764,7 +21790,7 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly this selector by `fresh`, or removes it if `fresh`
+/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
    is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
@@ -21859,7 +21885,7 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
 
 /* Moves the marks v->rise and v->fall closer if another band comes into force before they are
    reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
-   of the limit, so it changes with the live bytes and not with a sample. */
+   of the limit, so that it changes with the live bytes. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -22243,14 +22269,15 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Updates the strategies in force, the marks and the pollers after a change of the strategies or
-   callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks, and the threads that sample devices, after a change
+   of the strategies or callbacks. Afterwards no device uses a strategy that is no longer in the
+   list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        /* The check also starts pollers. */
+        /* The check also starts the threads that sample the device (pollers). */
         if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i);
     lord->start_pollers(lord, 0);
 }
@@ -22814,7 +22841,7 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 
 /* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
    sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
-   request only at its next look, an interval of pollers later. */
+   request only after the wait, which is at most the interval mli_poll_ms. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -23102,7 +23129,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
    not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
-   ledger's allocator, a logger, a try function, a fence, a source or a collection callback. */
+   ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
+   callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -23670,7 +23698,7 @@ typedef struct mli_raise {
 /* The functions that other modules call once a page has been opened. They are called through a
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
-    void (*serve)(memlord *lord); /* does the listener's work at a safe point */
+    void (*serve)(memlord *lord); /* does the listener's work on this thread */
     /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
        child. */
     memlord_result (*listen)(memlord *lord);
@@ -23827,8 +23855,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests. A rest ends when its time is over, or when the device's live bytes
-   have changed by more than an eighth. */
+/* Returns 1 if a device rests (see mli_rest). A rest ends when its time is over, or when the
+   device's live bytes have changed by more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -23988,8 +24016,8 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Ends the freed blocks whose fences are done, and runs the collection callbacks, on one device of
-   a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
+   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
    `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
    to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
@@ -24550,7 +24578,8 @@ typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
                      no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* the number of blocks; all others are bytes */
+    uint64_t live, pending, reserved, peak, blocks; /* `blocks` counts blocks; the others are
+                                                       bytes */
     uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
                                   holding among all holdings of the snapshot */
     uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
@@ -24570,9 +24599,9 @@ typedef struct mli_snapshot {
     uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
-/* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
-   list of readers. If the report is left by longjmp, the reader stays in that list as long as the
-   ledger lives. */
+/* A reader of the list of snapshots. It is a part of a report. The snapshots lock guards the list
+   of readers. If the report is left by longjmp, its reader stays in that list as long as the ledger
+   lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* address of mli_self of the thread that reads */
@@ -24581,7 +24610,8 @@ typedef struct mli_snapshot_reader {
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
-    uint64_t arena;       /* the part of `bytes` that the arena had */
+    uint64_t arena;       /* the part of `bytes` that the host counts without blocks
+                             (memlord_arena_add) */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -24921,8 +24951,8 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, and comes after the saver was
-   set. */
+   acquire load pairs with the exchange that sets the interval. That comes after the function that
+   saves was set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25111,7 +25141,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* another thread may have been taking a snapshot */
+    if (mli_snapshots_in_calls(lord)) /* a thread that took a snapshot at the fork had put `due`
+                                         off */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
@@ -25173,10 +25204,11 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
    coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
-   tickets. A thread has a context of its own, too; a swap puts the thread into another. May use
-   books/ and services/scopes. Invariants: each context is in one place, which is a thread or a
-   fibre's record; a thread's own context never gets into another thread. Locks: context
-   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
+   tickets. A thread has a context of its own, too; a swap puts the thread into another. The
+   interposer is a preloaded MemLord, with a ledger of its own. May use books/ and services/scopes.
+   Invariants: each context is in one place, which is a thread or a fibre's record; a thread's own
+   context never gets into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record;
+   cold, to make a record. */
 
 /* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
    each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
@@ -25199,8 +25231,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
    Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
-   serial rises with each swap, so that an older copy of the words no longer matches. */
+   memlord_context are the number (generation) of its ledger, the handle of the record, and the
+   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25353,8 +25385,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
-   context -- */
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
 /* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
    told. */
@@ -25426,7 +25457,8 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the other ledger lives, or this call is inside an allocator */
+        *r = MEMLORD_E_STATE; /* the context is of another ledger that lives, or this call is inside
+                                 an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -25791,10 +25823,10 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
    after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
-   that takes snapshots, and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no
-   threads, because a new thread may get its stack from the very allocator that the calls come from.
-   So while no device that wants a poller is known, it starts the poller of main memory, which
-   starts the others once their devices are known. */
+   that takes snapshots, and the one that answers the ledgers of other processes. Under
+   MEMLORD_FLAG_DEFER calls start no threads, because a new thread may get its stack from the very
+   allocator that the calls come from. So while no device that wants a poller is known, it starts
+   the poller of main memory, which starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25824,9 +25856,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point (mli_serve),
-   because calls do not. Without that flag calls check the bands. Then the poller only samples, ends
-   freed blocks whose fences are done, and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
+   do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
+   blocks that need wait no longer, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -26131,9 +26163,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, ends the pending blocks whose fences are
-   done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the policy's
-   function, or until enough was freed. */
+/* Makes room between two attempts. It asks how full the device is, ends the pending blocks whose
+   fences are done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the
+   policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -26269,10 +26301,11 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
    live block; it consists of shards, and each shard is a hash table of buckets. A row has the
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
-   waits for its fences. A ticket holds reserved bytes. Owns no state. May use books/. Invariants:
-   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
-   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
-   phys, one at a time. */
+   waits for its fences. A detached block is off the map while its realloc is open, and still
+   counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
+   use books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails
+   ends the comparison, and its line is logged when no lock is held. Locks: cold, all shards and
+   fences, from begin to end; phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -26288,7 +26321,8 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
     uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
-    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    uint32_t displaced;              /* entries of the shard that are not in the bucket where a
+                                        look-up begins (their home) */
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
@@ -26366,8 +26400,8 @@ static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
 
 /* -- one block -- */
 
-/* Probes a shard of the map for a key, as a call inside the shard does. *probe gets the entry and
-   its home bucket. */
+/* Looks a key up in a shard of the map, as a call inside the shard does. *probe gets the entry and
+   its home, the bucket where the look-up begins. */
 static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
                                      mli_probe *probe) {
     memset(probe, 0, sizeof *probe);
@@ -26375,7 +26409,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that a probe for the key of an entry finds the entry. */
+/* Checks that a look-up of an entry's key finds the entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -26482,8 +26516,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Computes the overflow counts of a bucket: how many keys lie in later buckets, where a probe finds
-   them after it has passed this bucket. The result has the layout of the bucket's header. */
+/* Computes the overflow counts of a bucket: how many keys a look-up finds only in later buckets,
+   after it has passed this one. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -28671,6 +28705,26 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
+/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
+   peak or of the live ones, as in ", mostly from load loader.c:10". */
+static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
+                                    int peak) {
+    mli_callers callers;
+    const memlord_site *most = NULL;
+    uint64_t sum = 0, highest = 0;
+    size_t i;
+    if (site == &mli_arena_site) return;
+    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
+    for (i = 0; i < callers.count; i++) {
+        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+        sum += bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        most = callers.at[i].at;
+    }
+    if (!most || highest <= sum / 2) return;
+    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
+}
 /* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
    itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
@@ -28692,69 +28746,56 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
     else
         mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
 }
+/* Returns what a verdict on the growth of a device names: the tag that grows fastest, or else the
+   site, or else the device. Returns NULL if nothing grows, or less than a quarter of the peak is
+   live. Stores the site that grows fastest in *site, or NULL. */
+static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
+    const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
+    *site = mli_grower(r, dev, MLI_BOOK_SITE);
+    if (*site && !(*site)->row) *site = NULL; /* the bytes without a site */
+    if (mli_peak_tells(r, dev)) return NULL;
+    if (!most) most = *site;
+    return most ? most : mli_grower(r, dev, MLI_BOOK_DEVICE);
+}
 /* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
-   82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
-   device. */
+   82 % of it at cache_put store.c:41", the fastest growth first. */
 static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
-    for (i = 0; i < r->devices; i++) {
-        const uint32_t dev = (uint32_t)r->top_device[i][1];
-        const int device = mli_report_device(r, dev);
-        const mli_series *site = mli_grower(r, dev, MLI_BOOK_SITE);
-        const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
-        uint64_t seconds;
+    for (i = 0; i < r->series.growing; i++) {
+        const mli_series *most = &r->series.grows[i], *site;
+        const int device = mli_report_device(r, most->dev);
         mli_out *o;
-        if (!most && site && site->row) most = site;
-        if (!most) most = mli_grower(r, dev, MLI_BOOK_DEVICE);
-        if (!most || mli_peak_tells(r, dev) || (o = mli_part_begin(w, most->rate)) == NULL)
-            continue;
+        if (most != mli_growth_of(r, most->dev, &site)) continue;
+        if ((o = mli_part_begin(w, most->rate)) == NULL) continue;
         mli_growth_subject(w, most);
-        seconds = (r->lord->started_wall + r->series.snapshot[most->since]->time) / 1000000000u;
         mli_putf(o, " by %jo a minute since ", most->rate);
-        mli_put_clock(o, seconds);
+        mli_put_clock(o, (r->lord->started_wall + r->series.snapshot[most->since]->time) /
+                             1000000000u);
         mli_put_str(o, " UTC");
-        if (most->book == MLI_BOOK_TAG && site && site->row) {
-            w->site = mli_series_site(r->lord, site);
+        if (site) w->site = mli_series_site(r->lord, site);
+        if (site && most->book == MLI_BOOK_TAG)
             mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
                      (const void *)w->site);
-        }
+        if (site) mli_put_caller(w, w->site, site->dev, 0);
         mli_part_put(w, &device);
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if all
-   bytes are untagged, and the ledger has no tag. */
-static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
-    if (!list->count) return 0;
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if it
+   holds less than 1 % of `live`, or if all bytes are untagged and the ledger has no tag. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list, uint64_t live) {
+    if (!list->count || list->at[0].bytes < live / 100) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
 }
-/* Returns the first site or arena in a list of holders by site, or NULL if the list has neither. */
-static const mli_holder *mli_holder_site(const mli_holder_list *list) {
+/* Returns the first site or arena in a list of holders by site. Returns NULL if the list has
+   neither, or if the first holds less than 1 % of `live`. */
+static const mli_holder *mli_holder_site(const mli_holder_list *list, uint64_t live) {
     size_t i;
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
-        if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
+        if (list->at[i].kind != MLI_HOLDER_UNNAMED)
+            return list->at[i].bytes < live / 100 ? NULL : &list->at[i];
     return NULL;
-}
-/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
-   peak or of the live ones, as in ", mostly from load loader.c:10". */
-static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
-                                    int peak) {
-    mli_callers callers;
-    const memlord_site *most = NULL;
-    uint64_t sum = 0, highest = 0;
-    size_t i;
-    if (site == &mli_arena_site) return;
-    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
-    for (i = 0; i < callers.count; i++) {
-        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
-        sum += bytes;
-        if (bytes <= highest) continue;
-        highest = bytes;
-        most = callers.at[i].at;
-    }
-    if (!most || highest <= sum / 2) return;
-    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
 }
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
    site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
@@ -28770,8 +28811,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     int tells;
     mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &tags);
     mli_holders_list(r->lord, NULL, dev, MLI_BOOK_SITE, &sites);
-    site = mli_holder_site(&sites);
-    tells = mli_holder_tells(r, &tags);
+    site = mli_holder_site(&sites, live);
+    tells = mli_holder_tells(r, &tags, live);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* leaves out the site, because the arena is already written in place of the
                         tag */
@@ -28801,14 +28842,14 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
 }
 
 /* Returns the tag that held most of a device at its peak. The bytes without a tag count as one tag.
-   Returns NULL if nothing had a tag. */
+   Returns NULL if nothing had a tag, or if that tag held less than 1 %. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
     if (h->tags == 1 && !h->tag[0].tag) return NULL;
     for (i = 0; i < h->tags; i++)
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
-    return largest;
+    return largest && largest->allocated >= h->bytes / 100 ? largest : NULL;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
    KiB left". If the live bytes were more than a 64th below the peak when the holders were noted,
@@ -28833,13 +28874,13 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
             w->tag = tag->tag;
         }
-        if (h->sites) {
+        if (h->sites && h->site[0].live_bytes >= h->bytes / 100) {
             w->site = h->site[0].site;
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
             mli_put_caller(w, w->site, dev, 1);
         }
-        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
+        if ((tag || w->site) && h->bytes < s->peak - s->peak / 64)
             mli_putf(o, " of %jo", h->bytes);
         mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);
@@ -35594,8 +35635,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Captures the ledger and writes a report. Returns MEMLORD_E_IO if fn failed, else the result of
-   the capture. */
+/* Captures the state of the ledger, and writes a report of it. Returns MEMLORD_E_IO if fn failed,
+   else the result of the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -36147,8 +36188,8 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
    of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
-   interposer writes a report if no call of MemLord is in progress, and cannot tell that this hook
-   runs. */
+   interposer (a preloaded MemLord) writes a report if no call of MemLord is in progress, and cannot
+   tell that this hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -36204,7 +36245,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* comes last, because all of the above reads and writes words */
+    mli_words_lock(1); /* comes last, because all of the above uses the words that it locks */
 }
 /* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
    last. */
@@ -36221,7 +36262,7 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the code below reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below uses the words that it unlocks */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
                                                                     number */
     mli_self.is_helper = 0;
@@ -36308,7 +36349,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Groups the ledger's blocks by device, tag and site, and logs the ten groups with the most bytes.
-   Does nothing if the ledger has neither sites nor tags. (Both row counts start at 1.) */
+   Does nothing if the ledger has neither sites nor tags. (mli_row_count returns 1 if there are
+   none.) */
 static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table leaks;
@@ -36398,7 +36440,7 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
 }
 
 /* Registers a ledger, so that fork, the exit hook and memlord_destroy find it. Gives it a
-   generation of its own. */
+   generation, a number that no other ledger of the process has. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
     lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;

@@ -137,7 +137,7 @@
     except while the first call of a process loads the driver. It holds a lock while NVML loads and
     while NVML lists processes; a fork waits for the list. These calls may wait in the driver:
 
-        record_free, free_async_after, record_use of a per-thread stream, a free of a used block, a
+        record_free, free_async_after, record_use of a per-thread stream, a free after record_use, a
         poll, stream_end_capture, *_synchronize
                                  while they record an event on a stream whose launch queue is full
         stream_destroy           likewise, and until no other thread records on that stream
@@ -155,7 +155,7 @@
     that are inside a device. From then on every function returns as without a driver.
     Attach after a fork, because CUDA does not survive a fork. A child of a process that has loaded
     the driver has no driver: nothing is attached there, and every function returns as without one.
-    A free that was pending is credited when it is polled, and counted in fence_failures. The ledger
+    A block that was pending ends when it is polled, and is counted in fence_failures. The ledger
     itself goes on.
     A host function of a stream (cudaLaunchHostFunc) may call no function of CUDA, and none of this
     header. It may call those of memlord.h, which ask the driver only if they poll or collect. What
@@ -164,13 +164,13 @@
     ----------------------------------------------------------------- >>errors ---
 
     A wrapper returns what the runtime returned, with a driver or without. The ledger records only
-    calls that succeeded. While the runtime frees a block, the block is off the map, because another
-    thread may get the address (memlord_free_begin). If the free fails, the block comes back,
-    without its recorded uses. A free of a pointer that the ledger does not have is counted in
-    unknown_frees.
+    calls that succeeded. While the runtime frees a block, the ledger does not have the block,
+    because another thread may get the address (memlord_free_begin). If the free fails, the block
+    comes back, without its recorded uses. A free of a pointer that the ledger does not have is
+    counted in unknown_frees.
     The other functions return a memlord_result. If the driver refuses something after the attach, a
-    capacity is unknown, a collection does not run, or a fence fails. The block of a failed fence is
-    credited and counted in fence_failures. A fence that cannot be asked now, in a host function of
+    capacity is unknown, a collection does not run, or a fence fails. The block of a failed fence
+    ends, and is counted in fence_failures. A fence that cannot be asked now, in a host function of
     a stream or in a capture, is asked again later.
     The runtime's last error is what it would be without MemLord. After retries that succeed it is
     as clean as before. After retries that fail it is that of the last attempt. If a limit of the
@@ -186,7 +186,7 @@
         malloc_async                       0; with several devices 1
         record_use                         1; 3 for a per-thread stream, where it records an event
         record_free, free_async_after      3
-        a free of a used block             2 for each stream, 3 for a per-thread one; with
+        a free after record_use            2 for each stream, 3 for a per-thread one; with
                                            MEMLORD_FLAG_DEFER its first poll
         a poll of a stream                 3; when a part of what waits is done, up to 11
         stream_end_capture                 2, whatever the capture held back
@@ -198,8 +198,8 @@
         a sample, pool_get                 18 for a device with one pool, 4 for each further pool
 
     A poll makes no more calls if more frees wait. A stream has at most 32 events, and each event
-    stands for all frees before it. With more than 32 frees on a stream, a free is credited together
-    with some that came soon after it.
+    stands for all frees before it. With more than 32 frees on a stream, a block ends together with
+    some that were freed soon after it.
     Allocations and frees on cuda devices poll only while frees pend there. A call polls one stream.
     A stream that was not done is polled again after 256 such calls or 10 ms at the latest. Calls on
     other devices make no call of the driver. A sample takes up to some hundred microseconds with
@@ -592,7 +592,7 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    on a cuda device or pinned. So a pool of the host's own has to be a cuda device, with an index
    that no GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded
    on the stream now, or after a capture (see >>concepts). If there is no memory for an event, the
-   block is credited at once. If the stream refuses the event, the block is credited and counted in
+   block ends at once. If the stream refuses the event, the block ends and is counted in
    fence_failures. `ptr` NULL does nothing.
    Errors: E_UNKNOWN if the block is not live; the ledger counts it. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
@@ -725,7 +725,8 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #if defined(MEMLORD_CUDA_NVTX)
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic" /* it casts object pointers to function pointers */
+#pragma GCC diagnostic ignored "-Wpedantic" /* the header casts object pointers to function
+                                               pointers */
 #endif
 #include <nvtx3/nvToolsExt.h>
 #if defined(__GNUC__)
@@ -992,7 +993,7 @@ enum { /* constants of cuda.h, which is not included */
     MLI_CUDA_NOT_INITIALIZED = 3,
     MLI_CUDA_NO_CONTEXT = 201, /* no context is current on the thread */
     MLI_CUDA_NOT_READY = 600,
-    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a host function of a stream */
+    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a function that cudaLaunchHostFunc queued */
     MLI_CUDA_CAPTURE_FIRST = 900,  /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
     MLI_CUDA_CAPTURED_EVENT = 907, /* the event was last recorded in a capture */
     MLI_CUDA_CAPTURE_LAST = 908,   /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
@@ -1044,7 +1045,7 @@ MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 
 /* Returns 1 for an error that means "not now": the work is not done, a stream is captured, or the
-   thread runs a host function of a stream. */
+   thread runs a function that cudaLaunchHostFunc queued. */
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
 /* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
@@ -1422,10 +1423,10 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
    on the list, stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
-/* Adds up the bytes of a device's pools, beginning with the current one, and of its graphs. If
-   `keep` is not NULL, trims them first (lets them give back unused memory), and leaves the pools
-   *keep bytes together. Returns 0 if the driver does not tell. Requires: this thread has entered
-   the device. */
+/* Adds up the bytes of a device's pools, beginning with the current one (that of cudaMallocAsync),
+   and of its graphs. If `keep` is not NULL, trims them first (lets them give back unused memory),
+   and leaves the pools *keep bytes together. Returns 0 if the driver does not tell. Requires: this
+   thread has entered the device. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 
@@ -1553,13 +1554,16 @@ typedef struct mli_cuda_attachment {
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: samples and wrapped calls set the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes used on the device before this process had a context there; 0 if not known */
+    /* the bytes used on the device before this process had a context there (used the device); 0 if
+       not known */
     mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes of this process's context on the device; 0 if not known */
+    /* the bytes of this process's context on the device, which the driver itself needs; 0 if not
+       known */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
-    /* 1: the ledger has the identity of the device */
+    /* 1: the ledger was told the UUID of the device */
     mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
-    /* the number of stream-ordered calls, counted only where there is an integrated GPU */
+    /* the number of stream-ordered calls (such as cudaMallocAsync), counted only where there is an
+       integrated GPU */
     mli_cuda_u64 calls;
 } mli_cuda_attachment;
 
@@ -2125,8 +2129,8 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
 /* Records an event for the frees on the stream that no event stands for. Returns 1 if they have an
    event now. Returns 0 if none can be recorded now, for example because the stream is captured.
-   Returns -1 if they never get an event. `here` is what mli_cuda_stream_find said on this thread,
-   or 0. */
+   Returns -1 if they never get an event. `here` is the *here of mli_cuda_stream_find on this
+   thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
 /* Calls mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
@@ -2147,9 +2151,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
    work that the stream has now. Any other fence waits for the work that the stream has when the
    ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* The `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
+/* Is the function `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
-/* The `drop` of a memlord_fence. Frees the fence. */
+/* Is the function `drop` of a memlord_fence. Frees the fence. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
 /* Sets the field `answered` of a stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered);
@@ -2657,9 +2661,9 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Returns an open stream with this handle. If `handle` is NULL, returns a listed stream of a
-   context, or a stream for whose context another thread is looking. Requires: the caller holds
-   mli_cuda_streams_lock. */
+/* Returns an open stream with this handle. If `handle` is NULL, returns a stream of a context that
+   is still in its bucket, or a stream for whose context another thread is looking. Requires: the
+   caller holds mli_cuda_streams_lock. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;
@@ -2828,11 +2832,11 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* Trims the pools and graphs of a device: lets them give back unused memory. A trim for a band
-   leaves the pools what they may soon need again: the bytes used now, those pending, and those
-   freed since the last collection, but no more than were ever used at once. The reclaimed bytes
-   include those that the pools give back by themselves during a wait for pending frees. Requires:
-   this thread has entered the device. */
+/* Trims the pools and graphs of a device: lets them give back unused memory. A trim for a band (a
+   threshold of the host) leaves the pools what they may soon need again: the bytes used now, those
+   that are freed but that the device may still use, and those freed since the last collection, but
+   no more than were ever used at once. The reclaimed bytes include those that the pools give back
+   by themselves during a wait for pending frees. Requires: this thread has entered the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -2921,7 +2925,7 @@ static void mli_cuda_time_free(mli_cuda_time *time) {
     mli_cuda_stream *s = time->stream;
     mli_cuda_context *context;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    context = s->context; /* another thread may set the context once the lock is dropped */
+    context = s->context; /* once the lock is dropped, another thread may set s->context */
     mli_cuda_event_keep(context, 1, time->start);
     mli_cuda_event_keep(context, 1, time->stop);
     mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
@@ -3343,7 +3347,8 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
 }
 
 /* Ends a request that a limit has refused. No real call is made, so the runtime's last error stays
-   as it was. A call made only to set it might trim pools, wait, or return an earlier error. */
+   as it was. A call made only to set that error might trim pools, wait, or return an earlier
+   error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->ptr) *q->ptr = NULL;
@@ -3483,7 +3488,7 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     return r;
 }
 
-/* Detaches the ledger of a claimed seat. */
+/* Detaches the ledger of a seat that this thread has claimed. */
 static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     int last;
     mli_cuda_unhook(probe, d);
@@ -3850,9 +3855,9 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 
 /* Has what memlord_cuda_device_reset does before the real call. Owns no state. Locks: none. */
 
-/* Ends the ledger's blocks that a reset of the device takes away. Waits for the pending frees on
-   the device's streams, as the reset itself would wait. Requires: the reset has not begun, so that
-   the streams and events still exist. */
+/* Ends the ledger's blocks that a reset of the device takes away. Waits for the work that pending
+   frees on the device's streams wait for, as the reset itself would. Requires: the reset has not
+   begun, so that the streams and events still exist. */
 MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
                                            const memlord_site *site);
 
@@ -4051,8 +4056,9 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
-/* Ends the pending frees, and reads the times of scopes, that a wait has completed. The wait was
-   for a stream, or for everything if `stream` is NULL. Returns `answer`. */
+/* Ends the frees that waited for streams, and reads the times of scopes, as far as a wait has
+   completed them. The wait was for a stream, or for everything if `stream` is NULL. Returns
+   `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));

@@ -782,6 +782,30 @@ static void a_ledger_without_trouble_tags_and_sites_has_no_verdict(void **state)
     assert_verdicts(lord, "");
 }
 
+/* Of many equal tags and sites none is the answer. */
+static void a_holder_of_less_than_a_hundredth_is_not_named(void **state) {
+    static memlord_site site[200];
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    for (i = 0; i < 200; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "f%u", (unsigned)i);
+        site[i].file = site[i].function = "equal";
+        site[i].line = (int)i + 1;
+        assert_ok(memlord_tag_begin(lord, text));
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000 * (i + 1), 1 << 20, &site[i]));
+        assert_ok(memlord_tag_end(lord));
+    }
+    assert_verdicts(lord, "");
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000 * (i + 1), 3 << 20, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_verdicts(lord, "biggest holder, cpu: tag kv 1.5 % of 203 MiB\n");
+    assert_ok(memlord_free(lord, cpu(), 0x1000 * (i + 1), NULL));
+    for (i = 0; i < 200; i++) assert_ok(memlord_free(lord, cpu(), 0x1000 * (i + 1), NULL));
+    assert_verdicts(lord, "peak, cpu: 203 MiB, tag kv 1.5 %; 0 B left\n");
+}
+
 /* What is left at the end says little: who held the peak is told before. */
 static void of_a_program_that_has_ended_the_holders_of_the_peak_are_told(void **state) {
     memlord *lord = test_lord(state);
@@ -2545,6 +2569,7 @@ int main(void) {
         TEST_SITES(the_verdicts_come_first_and_the_worst_of_them_before),
         TEST_SITES(a_verdict_of_more_than_four_devices_says_how_many_more),
         TEST(a_ledger_without_trouble_tags_and_sites_has_no_verdict),
+        TEST_SITES(a_holder_of_less_than_a_hundredth_is_not_named),
         TEST_SITES(of_a_program_that_has_ended_the_holders_of_the_peak_are_told),
         TEST(a_peak_of_which_no_holder_is_known_is_told_alone),
         TEST(no_line_of_the_first_screen_is_wider_than_100_columns),

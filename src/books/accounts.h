@@ -1,12 +1,12 @@
 /* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
    account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs. The host knows an account or a ticket by an id.
-   A handle is the part of its record by which the record is found under this id. May use
-   books/names, books/devices and books/threads. Invariant: an account is read and changed only
-   under its lock, and only while it is open. Closing an account changes the generation of its
-   record, which is a part of the id. So a later call with the old id finds no record. Locks: the
-   cold lock (mli_process.cold_lock) guards the lists of closed records; each account has a lock of
-   its own (MLI_RANK_ACCOUNT). */
+   limit. A ticket reserves bytes for later allocs, and may hold them of an account, too. The host
+   knows an account or a ticket by an id. A handle is the part of its record by which the record is
+   found under this id. May use books/names, books/devices and books/threads. Invariant: an account
+   is read and changed only under its lock, and only while it is open. Closing an account changes
+   the generation of its record, which is a part of the id. So a later call with the old id finds no
+   record. Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each
+   account has a lock of its own (MLI_RANK_ACCOUNT). */
 #ifndef MLI_BOOKS_ACCOUNTS_H
 #define MLI_BOOKS_ACCOUNTS_H
 #include "api/api.h"
@@ -39,8 +39,8 @@ typedef struct mli_account_record {
 } mli_account_record;
 
 /* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. A record that was never added reads
-   as zeros, so no id matches it. */
+   acquire load pairs with the release store in mli_handle_open. A record of the vector that was
+   never added reads as zeros, so no id matches it. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
 /* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
@@ -101,7 +101,7 @@ MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account a
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
-/* Returns 1 if an account is open and is an account of `device`. */
+/* Returns 1 if an account is open and belongs to `device`. */
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 

@@ -2,8 +2,9 @@
    host's code. Also remembers which refusals were logged. A refusal is a call that ends with
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
    base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
-   removes entries. A call without a mistake spends no time on the list. Locks: MLI_RANK_ANOMALIES
-   guards the list. No lock is held while a site is copied or the logger runs. */
+   removes entries. A call without a mistake spends no time on the list. Locks: the lock with the
+   rank MLI_RANK_ANOMALIES guards the list. No lock is held while a site is copied or the logger
+   runs. */
 #ifndef MLI_BOOKS_ANOMALIES_H
 #define MLI_BOOKS_ANOMALIES_H
 #include "api/api.h"

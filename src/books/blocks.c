@@ -134,9 +134,9 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 }
 
 /* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
-   that key is expected, so it does not count as an unknown free. dropped_keys has few places,
-   because there was no memory for the alloc. An alloc that finds no place there is only counted,
-   for its device type. */
+   that key is expected, so it does not count as an unknown free. dropped_keys has few places, and
+   there is no memory for more. An alloc whose key finds no place there is only counted, for its
+   device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -268,9 +268,9 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. If an older
-   block is in the slot, that block ends. If the older block was live, its free was never recorded,
-   so its end counts as an implicit free. */
+/* Puts an entry in the place on the map that a probe found, counts n deltas, and leaves the shard.
+   If an older block is in that place, it ends. If the older block was live, its free was never
+   recorded, so its end counts as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -290,8 +290,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* if there is no memory, the table keeps its size: calls are then slower, but
-                    still exact */
+    if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
+                    but still exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -334,8 +334,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to the account that `account` means for mli_block_open, if to any. Makes the
-   side record that notes the charge. Returns 0 if there is no memory for that record, else 1. */
+/* Charges a new block to `account`; 0 means the account that the thread uses, and MEMLORD_NONE
+   means none. Makes the side record that notes the charge. Returns 0 if there is no memory for that
+   record, else 1. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;

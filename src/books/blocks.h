@@ -3,11 +3,12 @@
    storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
    stream). A block with further facts has a side record, to which its word2 then points. A probe
    finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
-   number of a device. May use books/. Invariant: a call makes the counters of a block before it
-   enters a shard, a part of the map, because a thread inside a shard may not allocate. The counters
-   are the rows of the block's device, site and tag, and the thread's cell of each row. Inside the
-   shard the call changes the map and counts the change, so that no fork finds a block half counted.
-   Locks: those of the map; the fences lock, inside a shard; the cold lock, for a new route. */
+   number of a device, and a delta a change of counters. May use books/. Invariant: a call makes the
+   counters of a block before it enters a shard, a part of the map, because a thread inside a shard
+   may not allocate. The counters are the rows of the block's device, site and tag, and the thread's
+   cell of each row. Inside the shard the call changes the map and counts the change, so that no
+   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
+   cold lock, for a new route. */
 #ifndef MLI_BOOKS_BLOCKS_H
 #define MLI_BOOKS_BLOCKS_H
 #include "api/api.h"
@@ -29,14 +30,14 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that the word2 of a map entry points to, if there is one, and the block's
-   parts (described ranges of its bytes), which it has. Detaches its fences, and takes the bytes of
-   the block off the account that they were charged to. */
+/* Frees the side record that a word2 points to, with the parts of the block (described ranges of
+   its bytes) that it has. Detaches the block's fences, and takes its bytes off the account that
+   they were charged to. If word2 points to no side record, does nothing. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta, a change of counters, that counts a block as opened. */
+/* Returns the delta that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta, a change of counters, that counts a block as closed. */
+/* Returns the delta that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
 /* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
@@ -48,9 +49,9 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half of the
-   largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if 2^30
-   of them are live. */
+/* Returns 1 if `bytes` more would bring the device's published bytes (mli_row) above 2^62, half of
+   the largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if
+   2^30 of them are live. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -65,8 +66,9 @@ static MLI_HOT int mli_debug_on(memlord *lord) {
 /* Notes where a block was before its move, for the debug line of the call. */
 MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
 
-/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing if the call
-   recorded nothing (`did` is 0) and its debug note has no implicit and no unknown free. */
+/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If the call recorded nothing
+   (`did` is 0), logs the line only if the call freed an unknown storage, or ended a block whose
+   free was never recorded. */
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                        uint64_t storage, uint64_t bytes, const memlord_site *site);
 
@@ -85,9 +87,9 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
    free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
-   be added, counts the call for the ledger as a whole. If the storage matches a dropped alloc,
-   counts nothing and returns MEMLORD_OK. */
+/* Counts a call that ends an unknown storage (one that the map does not have), and returns
+   MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
+   the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more than one reference. */
@@ -160,10 +162,11 @@ enum { MLI_END_FREE, MLI_END_RELEASE };
    Requires: the caller is inside the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
-   freed block, with the word2 that it would have without a side record. If no block was freed,
-   gone->key is 0. A block with fences (memlord_block_use) is not ended, but becomes pending. *chain
-   then gets its first fence, and the caller asks the fences after this call, outside the shard. */
+/* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
+   *gone gets the entry of the freed block, with the word2 that it would have without a side record.
+   If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
+   becomes pending. *chain then gets its first fence, and the caller asks the fences after this
+   call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
@@ -191,7 +194,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
-   counts the change. With `moves` the change counts as the end of one block and the begin of
+   counts the change. With `moves` the change counts as the end of one block and the start of
    another, else as a change of size. *rows gets the word2 that the entry would have without a side
    record. The caller cannot read that from the side record, which another thread may free once the
    block is on the map. If the map has no room, ends the block with its old bytes, and counts a

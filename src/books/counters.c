@@ -186,7 +186,7 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
    then row->held has the bytes that the cell holds back, and publications of other cells count them
    in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
    bytes plus 1. That thread may be in a free that has already read `special`. This free must
-   publish, too, because it lowers these bytes. So its next band check becomes due at once. */
+   publish, too, because it lowers these bytes. So the cell's next band check becomes due. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -196,7 +196,7 @@ static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) 
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
 /* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
-   what mli_cell_limit_set does to a 0. */
+   what mli_cell_limit_set does to a limit of 0. */
 static uint64_t mli_cell_held(const mli_cell *cell) {
     const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
     return (int64_t)below > 0 ? (below - 1) / 2 : 0;
@@ -305,7 +305,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
-    if (d->frees_here) return; /* the level has not changed, and the thread may be outside */
+    if (d->frees_here) return; /* the level is the same, and the thread may be outside of shards */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else

@@ -93,7 +93,7 @@ typedef struct mli_row {
                       published, latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
-    void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
+    void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
@@ -116,7 +116,7 @@ typedef struct mli_row {
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last
    reset. */
 typedef struct mli_row_totals {
-    uint64_t in, out; /* bytes allocated and bytes freed since create, modulo 2^64 */
+    uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
@@ -133,7 +133,7 @@ typedef struct mli_oom {
    device is newer than the sample. */
 typedef struct mli_sample_mark {
     uint64_t held; /* a lower bound of the bytes that the device held */
-    uint64_t in;   /* the bytes allocated since create, read before the capacity source ran */
+    uint64_t in;   /* the bytes allocated in all, read before the capacity source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {

@@ -26,7 +26,8 @@
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
-typedef struct mli_event_copy { /* an event as it was read from the ring, with its site */
+typedef struct mli_event_copy { /* an event as it was read from the ring; its `where` has the row of
+                                   its site */
     uint64_t stamp, storage, what, where, stream;
     uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;
@@ -77,7 +78,7 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
    sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits; If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
+   bits. If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
    site. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
@@ -87,8 +88,8 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the begin of a block. `stack` is the row of its stack, or 0 if the block was not
-   picked. */
+/* Records the begin of a block. `stack` is the row of its stack, or 0 if its alloc was not
+   sampled. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -129,7 +130,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
    sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
-/* Returns what is wrong with the event settings of a description, or NULL if nothing is. */
+/* Returns what is wrong with the event settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 

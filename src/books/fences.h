@@ -18,7 +18,7 @@
 typedef struct mli_pending_queues {
     struct mli_queue *first;
     mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
-    mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
+    mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
@@ -37,12 +37,14 @@ typedef struct mli_queue {
     struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
     uint64_t id;    /* memlord_fence.queue, which these fences have in common */
-    uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
+    uint64_t round; /* the number of the last poll (a pass over the queues: see calls/deferred) that
+                       asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
                        done" */
-    uint32_t due;   /* from this number of calls on, a call asks the first fence again */
+    uint32_t due;   /* once mli_pending_queues.calls has reached this number, a call asks the first
+                       fence again */
 } mli_queue;
 
 /* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the
@@ -96,8 +98,8 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
-/* Schedules the next poll of a queue: after `rest` calls on its device type or after MLI_REST_NS,
-   whichever comes first. If `rest` is 0, the next call polls the queue. */
+/* Sets when a call asks the first fence of a queue again: after `rest` calls on its device type or
+   after MLI_REST_NS, whichever comes first. If `rest` is 0, the next call asks it. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes

@@ -70,10 +70,10 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
 
 /* Returns the most bytes that a device can have held since the latest sample of its physical
    device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
-   because the allocator below may keep the freed bytes and serve later allocs from them. One bound
+   because the host's allocator may keep the freed bytes and serve later allocs from them. One bound
    is what the device held at the sample, plus the bytes allocated since. Another is the highest
-   live bytes since, which exceed the published bytes by at most a batch for each thread. A pool has
-   its own count of the bytes that it holds. */
+   live bytes since, which exceed the published bytes by at most a batch for each thread. If the
+   device's pool holds more than the live bytes, the host's figure for the pool counts instead. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -234,8 +234,9 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* these tries take about 50 ms together, and the
-                                                     thread sleeps for most of it */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how often a reservation is tried again; the
+                                                     tries take about 50 ms together, and the thread
+                                                     sleeps for most of it */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
    Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
    change keep them out now. Without `again` returns 0 in place of -1. */

@@ -74,7 +74,7 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
 typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
     mli_handle handle;
-    mli_phys *phys;     /* the phys whose list has the record; never changes */
+    mli_phys *phys;     /* the phys to which the record belongs; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
     memlord_account account; /* an account that holds the bytes, too; 0 means none */
@@ -112,7 +112,7 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
    tries. At the end of the request the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that the account of the request holds already */
+    uint64_t held;  /* the part of these bytes that these tickets hold of the request's account */
     uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */

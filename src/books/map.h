@@ -3,10 +3,10 @@
    with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
    a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
    scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
-   the number (dev) of a device, and the number of the current mark. May use base/memory and
-   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
-   counts its changes of the table before it leaves. bench/README.md has the measurements that led
-   to this shape. Locks: the lock of a shard, then that of a bucket. */
+   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
+   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
+   table, and it counts its changes of the table before it leaves. bench/README.md has the
+   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
 #ifndef MLI_BOOKS_MAP_H
 #define MLI_BOOKS_MAP_H
 #include "api/api.h"
@@ -195,8 +195,8 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
-/* Returns the entry of the slot whose print begins at a bit. A print has 8 bits, so each bit stands
-   for an eighth of an entry. */
+/* Returns the entry of the slot whose print begins at bit `bit` of the header. A print has 8 bits,
+   so each bit of the header stands for an eighth of an entry. */
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
@@ -379,11 +379,11 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on. (The bit
-   MLI_SPECIAL_NO_BARRIER is never cleared, and a later load never returns an older value.) The
-   release store of by_exchange pairs with the load in mli_barrier_threads. A thread that loads 1
-   there sees all that this thread did inside shards before it saw the bit. The loads here, in
-   mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: it has seen
+   the bit MLI_SPECIAL_NO_BARRIER, which is never cleared, and a later load never returns an older
+   value. The release store of by_exchange pairs with the load in mli_barrier_threads. A thread that
+   loads 1 there sees all that this thread did inside shards before it saw the bit. The loads here,
+   in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
    the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */

@@ -44,8 +44,8 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* not used if another thread has done the work
-                                                      meanwhile */
+    mli_own_free(lord, spare->block, spare->size); /* a block is left if another thread has done the
+                                                      work meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;

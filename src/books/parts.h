@@ -28,7 +28,8 @@ typedef struct mli_side_record {
                                         done */
     uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
                                         not pending */
-    uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
+    uint64_t epoch;                  /* of a pending block: how many resets there had been
+                                        (mli_epoch) when it was freed */
     memlord_account account;         /* the account that the block is charged to; 0 means none */
     uint64_t charged;                /* the bytes that are charged to `account` */
     struct mli_parts *parts;         /* the parts of the block; NULL if it has none */

@@ -25,7 +25,7 @@ typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *entry;    /* the entry of the key; NULL if the map does not have the key */
     mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
                             caller did not want one */
     unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
@@ -63,11 +63,12 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. If another thread owns the shard,
-   makes the shard shared. If `want_room` is set and the table has no slot for the key, grows the
-   table. Returns 0; the thread is then inside the shard, unless the shard has no table. Returns -1,
-   outside the shard, if there is no memory. Requires: the caller is not inside a shard. */
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the map does not
+   have the key; with `want_room` mli_probe_insert can then insert the key. If another thread owns
+   the shard, makes the shard shared. If `want_room` is set and the table has no slot for the key,
+   grows the table. Returns 0; the thread is then inside the shard, unless the shard has no table.
+   Returns -1, outside the shard, if there is no memory. Requires: the caller is not inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 

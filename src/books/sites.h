@@ -1,8 +1,9 @@
 /* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
    host's code: a struct that the host declares (memlord_site), or the return address of a call. A
-   row has the counters of a site or a tag on one device. A module is an executable or a library.
-   The index (books/names) finds a record or a row by an address. A birth is the mark, the scope and
-   the stream that a block began with. May use books/names, books/counters and books/devices.
+   row has the counters of a site or a tag on one device. A module is an executable or a library. A
+   place is a module and an offset in its file. A kept string is the ledger's copy of a string. The
+   index (books/names) finds a record or a row by an address. A birth is the mark, the scope and the
+   stream that a block began with. May use books/names, books/counters and books/devices.
    Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
    a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
    lock. */
@@ -117,9 +118,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock
-   but the orphan lock. mli_busy_begin drops the orphan lock while this function searches for the
-   module. */
+/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
+   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
+   lock while the function searches for the module. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if

@@ -1,8 +1,9 @@
-/* Owns the spans, and the invocations of scopes that threads share. A span belongs to one scope
-   that a thread is in. For each device it records the level of the thread's cell (bytes allocated
-   less freed) when the scope began, and the highest level since. services/scopes begins and ends
-   spans, and services/joint shares invocations. May use books/threads. Invariant: one thread at a
-   time changes a span, and needs no lock for that. Locks: joint, one for each invocation. */
+/* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
+   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   device it records the level of the thread's cell (bytes allocated less freed) when the scope
+   began, and the highest level since. services/scopes begins and ends spans, and services/joint
+   shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
+   needs no lock for that. Locks: joint, one for each invocation. */
 #ifndef MLI_BOOKS_SPANS_H
 #define MLI_BOOKS_SPANS_H
 #include "api/api.h"
@@ -47,8 +48,8 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when the span began: the stamp, the ledger's live bytes, and
-                                       the thread's live blocks */
+    uint64_t start, before, blocks; /* when the span began: the time stamp, the ledger's live bytes,
+                                       and the thread's live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;

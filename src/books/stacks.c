@@ -202,8 +202,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (its row, or
-   0). */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is its
+   row, or 0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -422,18 +422,18 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return i;
 }
 
-/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-local variables are its parent's. Only a system call can tell
-   that the thread is in such a child, and only samples can afford one. If every alloc is picked,
-   the function does not look, and allocs in such a child are unwound, too. */
+/* Returns 0 if the call may not unwind: after the thread's exit hook, inside an unwinder, or in a
+   child of vfork, which shares its parent's locks and thread-local variables. Only a system call
+   can tell that the thread is in such a child. That would be too slow for every alloc. So if every
+   alloc is picked, the function does not look, and allocs in such a child are unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first frame that cannot be code, which is garbage
-   or the end of the stack. An address of code has 0 in its top byte, which the keys of the index
-   use. */
+/* Returns how many of `n` frames come before the first one that cannot be an address of code:
+   garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
+   keys of the index use that byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;

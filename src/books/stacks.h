@@ -52,8 +52,8 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
-   general path then counts the bytes. */
+/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
+   picked, returns 0; the general path then serves it and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -116,7 +116,8 @@ MLI_PRIVATE void mli_stack_forget(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
-/* Notes that this call resizes a block, which had `bytes` before. So it counts no new alloc. */
+/* Notes that this call resizes a block, which had `bytes` before. The call then counts no new
+   alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Decides at random whether the alloc that this call records is picked. If so, finds its stack,
@@ -149,7 +150,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
-/* Returns what is wrong with the stack settings of a description, or NULL if nothing is. */
+/* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 

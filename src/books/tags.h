@@ -2,9 +2,10 @@
    mark, the scope and the stream that blocks begin with. A cache has entries in a hash table. The
    home of a key is the entry at which its look-up begins. A row has the counters of a site or a tag
    on a device, and a cell is a thread's part of a row. The orphan record serves the threads without
-   a record of their own. An interposer is a MemLord that is preloaded into the process. May use
-   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
-   tags. Lock: the cold lock, for new names and births. */
+   a record of their own. A kept name is the ledger's copy of a string. An interposer is a MemLord
+   that is preloaded into the process. May use books/sites and books/names. Invariant: only the
+   thread itself reads and writes its cache and its tags. Lock: the cold lock, for new names and
+   births. */
 #ifndef MLI_BOOKS_TAGS_H
 #define MLI_BOOKS_TAGS_H
 #include "api/api.h"
@@ -18,11 +19,12 @@
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the host's pointer */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a mli_thread_scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
-                                       parent scope */
+    MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
+                                       and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* the same, by the scope's static struct and the parent
+                                       scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -110,8 +112,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Stores in a guard how many tags, or with `scope` how many scopes, are open in the thread's
-   context. The end of the guard restores this number. */
+/* Stores in a guard how many tags (or scopes, if `scope` is 1) are open in the thread's context.
+   The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
@@ -121,11 +123,11 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Returns 1 if there is an interposer and the ledger is not the interposer's own. The acquire load
    pairs with the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, in the interposer's ledger, too, if there is an
-   interposer. Requires: the caller holds no lock. */
+/* If there is an interposer, begins a tag (or a scope, if `scope` is 1) in its ledger, too.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or with `scope` scopes, in the interposer's ledger, too, if
-   there is an interposer. Requires: the caller holds no lock. */
+/* If there is an interposer, ends the innermost `count` tags (or scopes, if `scope` is 1) in its
+   ledger, too. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);

@@ -14,11 +14,11 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 
-/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
-   with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. While a thread starts or stops a helper, the helper's `state` is
-   MLI_HELPER_BUSY, so that no other thread does so, too. No helper waits for the end of another
-   helper. */
+/* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
+   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
+   end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
+   helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -26,9 +26,9 @@
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call
-          (calls/fast) does the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call
-          to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
+          the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call to the general
+          path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -40,7 +40,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
+                                    to the thread's next sample */
     MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
                                     cells with too many unpublished bytes, because another thread
                                     began to count on a row or reset a peak */
@@ -53,7 +54,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
-    void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
+    void *value;     /* what was found: a cell, the ledger's copy of a tag, a site or a
+                        mli_thread_scope */
     uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
@@ -80,8 +82,9 @@ typedef struct mli_context {
 /* The members of a context that calls read. A thread record has those of its present context by
    value. */
 typedef struct mli_current {
-    const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
-    struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
+    const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
+                                        none */
+    struct mli_span *span;           /* the span (books/spans) of the innermost scope, or NULL */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
     uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
                                         stream and the mark birth_mark; 0 until they are looked
@@ -107,7 +110,8 @@ typedef struct mli_thread {
                                an exchange */
     mli_current now;        /* the members of the present context that calls read */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
-    uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
+    uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
+                               begin), less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
                                                  there is none */
@@ -115,19 +119,19 @@ typedef struct mli_thread {
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, which the thread itself reads here
-                                        without an acquire */
+    } own_chunks[MLI_BOOKS];         /* the chunks of the vectors `cells`; the thread itself reads
+                                        them here without an acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
     mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
                                         record is free, or is the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to, or NULL */
     struct memlord *lord;
-    mli_u64 detached;        /* how many blocks the thread detached, less those that it put back or
-                                ended; modulo 2^64 */
+    mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
+                                move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
-    uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
-                                mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
-                                every device, because the thread published cells of several */
+    uint32_t other_dev;      /* a device on which this call or an earlier one ended a block, until
+                                mli_call_end has looked at the device; 0 means none; MLI_DEV_ALL
+                                means every device, because the thread published cells of several */
     int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
                                 picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
@@ -158,7 +162,7 @@ enum {                        /* memlord.threads.alert: the work that the end of
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
                               allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
-    MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
+    MLI_ALERT_WAITER = 4,  /* a thread in memlord_alloc_retry waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
@@ -167,7 +171,7 @@ enum {                        /* memlord.threads.alert: the work that the end of
                               are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
                                                          many flags near_threshold and
-                                                         check_requested are set */
+                                                         check_requested (mli_watch) are set */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
@@ -227,11 +231,11 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 /* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
    Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
-/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
-   set. */
+/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
+   (mli_watch) are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets the number in the alert mask: how many flags near_threshold and check_requested are set.
-   Requires: no other thread changes the mask. */
+/* Sets the number in the alert mask: how many flags near_threshold and check_requested (mli_watch)
+   are set. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
    addition. */
@@ -271,7 +275,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
-/* Writes the last report of a ledger, if one was requested, or was asked for at exit. */
+/* Writes the last report of a ledger, if a report was requested, or is to be written at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
@@ -286,8 +290,9 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit, because it may come from a signal. The thread that clears the bit
-   writes the report. The acquire load pairs with the release store that set the saver. */
+   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
+   clears the bit writes the report. The acquire load pairs with the release store that set the
+   saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -318,7 +323,7 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
 /* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts the orphan record. Requires: the caller holds the registry lock. */
+/* Adds the orphan record to the list of records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the orphan lock for a fork. */

@@ -11,7 +11,8 @@
 #include "os/compiler.h"
 #include "base/atomics.h"
 
-/* The bytes of a device from which the metrics of bands are computed. */
+/* The bytes of a device from which the metrics of bands are computed: the live ones, those freed
+   since the last reset or collection, and those that the device's pool holds. */
 typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
@@ -37,14 +38,14 @@ typedef struct mli_watch {
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
     uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
+    uint64_t gc_serial;         /* the serial number of the callback that runs, or 0 */
 } mli_watch;
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. They are if
-   the live bytes exceed those at the last note by more than a 16th. Below the peak, more than a
-   128th is enough. So holders are noted seldom while memory grows, and once more close to the
+/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. That is so
+   if `live` exceeds the live bytes at the last note by more than a 16th. Below the peak, more than
+   a 128th is enough. So holders are noted seldom while memory grows, and once more close to the
    peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 

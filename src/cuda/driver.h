@@ -61,7 +61,7 @@ enum { /* constants of cuda.h, which is not included */
     MLI_CUDA_NOT_INITIALIZED = 3,
     MLI_CUDA_NO_CONTEXT = 201, /* no context is current on the thread */
     MLI_CUDA_NOT_READY = 600,
-    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a host function of a stream */
+    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a function that cudaLaunchHostFunc queued */
     MLI_CUDA_CAPTURE_FIRST = 900,  /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
     MLI_CUDA_CAPTURED_EVENT = 907, /* the event was last recorded in a capture */
     MLI_CUDA_CAPTURE_LAST = 908,   /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
@@ -113,7 +113,7 @@ MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 
 /* Returns 1 for an error that means "not now": the work is not done, a stream is captured, or the
-   thread runs a host function of a stream. */
+   thread runs a function that cudaLaunchHostFunc queued. */
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
 /* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.

@@ -26,7 +26,8 @@
 #if defined(MEMLORD_CUDA_NVTX)
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic" /* it casts object pointers to function pointers */
+#pragma GCC diagnostic ignored "-Wpedantic" /* the header casts object pointers to function
+                                               pointers */
 #endif
 #include <nvtx3/nvToolsExt.h>
 #if defined(__GNUC__)

@@ -62,7 +62,7 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     return r;
 }
 
-/* Detaches the ledger of a claimed seat. */
+/* Detaches the ledger of a seat that this thread has claimed. */
 static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     int last;
     mli_cuda_unhook(probe, d);

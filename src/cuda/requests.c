@@ -124,7 +124,8 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
 }
 
 /* Ends a request that a limit has refused. No real call is made, so the runtime's last error stays
-   as it was. A call made only to set it might trim pools, wait, or return an earlier error. */
+   as it was. A call made only to set that error might trim pools, wait, or return an earlier
+   error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->ptr) *q->ptr = NULL;

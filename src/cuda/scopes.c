@@ -16,7 +16,7 @@ static void mli_cuda_time_free(mli_cuda_time *time) {
     mli_cuda_stream *s = time->stream;
     mli_cuda_context *context;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    context = s->context; /* another thread may set the context once the lock is dropped */
+    context = s->context; /* once the lock is dropped, another thread may set s->context */
     mli_cuda_event_keep(context, 1, time->start);
     mli_cuda_event_keep(context, 1, time->stop);
     mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);

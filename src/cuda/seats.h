@@ -27,13 +27,16 @@ typedef struct mli_cuda_attachment {
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: samples and wrapped calls set the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes used on the device before this process had a context there; 0 if not known */
+    /* the bytes used on the device before this process had a context there (used the device); 0 if
+       not known */
     mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes of this process's context on the device; 0 if not known */
+    /* the bytes of this process's context on the device, which the driver itself needs; 0 if not
+       known */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
-    /* 1: the ledger has the identity of the device */
+    /* 1: the ledger was told the UUID of the device */
     mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
-    /* the number of stream-ordered calls, counted only where there is an integrated GPU */
+    /* the number of stream-ordered calls (such as cudaMallocAsync), counted only where there is an
+       integrated GPU */
     mli_cuda_u64 calls;
 } mli_cuda_attachment;
 

@@ -499,9 +499,9 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Returns an open stream with this handle. If `handle` is NULL, returns a listed stream of a
-   context, or a stream for whose context another thread is looking. Requires: the caller holds
-   mli_cuda_streams_lock. */
+/* Returns an open stream with this handle. If `handle` is NULL, returns a stream of a context that
+   is still in its bucket, or a stream for whose context another thread is looking. Requires: the
+   caller holds mli_cuda_streams_lock. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;

@@ -96,8 +96,8 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
 /* Records an event for the frees on the stream that no event stands for. Returns 1 if they have an
    event now. Returns 0 if none can be recorded now, for example because the stream is captured.
-   Returns -1 if they never get an event. `here` is what mli_cuda_stream_find said on this thread,
-   or 0. */
+   Returns -1 if they never get an event. `here` is the *here of mli_cuda_stream_find on this
+   thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
 /* Calls mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
@@ -118,9 +118,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
    work that the stream has now. Any other fence waits for the work that the stream has when the
    ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* The `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
+/* Is the function `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
-/* The `drop` of a memlord_fence. Frees the fence. */
+/* Is the function `drop` of a memlord_fence. Frees the fence. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
 /* Sets the field `answered` of a stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered);

@@ -84,8 +84,9 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
-/* Ends the pending frees, and reads the times of scopes, that a wait has completed. The wait was
-   for a stream, or for everything if `stream` is NULL. Returns `answer`. */
+/* Ends the frees that waited for streams, and reads the times of scopes, as far as a wait has
+   completed them. The wait was for a stream, or for everything if `stream` is NULL. Returns
+   `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));

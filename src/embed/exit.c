@@ -14,8 +14,8 @@
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
    of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
-   interposer writes a report if no call of MemLord is in progress, and cannot tell that this hook
-   runs. */
+   interposer (a preloaded MemLord) writes a report if no call of MemLord is in progress, and cannot
+   tell that this hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -71,7 +71,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* comes last, because all of the above reads and writes words */
+    mli_words_lock(1); /* comes last, because all of the above uses the words that it locks */
 }
 /* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
    last. */
@@ -88,7 +88,7 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the code below reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below uses the words that it unlocks */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
                                                                     number */
     mli_self.is_helper = 0;

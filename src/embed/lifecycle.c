@@ -53,7 +53,7 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
 }
 
 /* Registers a ledger, so that fork, the exit hook and memlord_destroy find it. Gives it a
-   generation of its own. */
+   generation, a number that no other ledger of the process has. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
     lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;

@@ -40,8 +40,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Captures the ledger and writes a report. Returns MEMLORD_E_IO if fn failed, else the result of
-   the capture. */
+/* Captures the state of the ledger, and writes a report of it. Returns MEMLORD_E_IO if fn failed,
+   else the result of the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;

@@ -332,6 +332,26 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
+/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
+   peak or of the live ones, as in ", mostly from load loader.c:10". */
+static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
+                                    int peak) {
+    mli_callers callers;
+    const memlord_site *most = NULL;
+    uint64_t sum = 0, highest = 0;
+    size_t i;
+    if (site == &mli_arena_site) return;
+    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
+    for (i = 0; i < callers.count; i++) {
+        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+        sum += bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        most = callers.at[i].at;
+    }
+    if (!most || highest <= sum / 2) return;
+    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
+}
 /* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
    itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
@@ -353,69 +373,56 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
     else
         mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
 }
+/* Returns what a verdict on the growth of a device names: the tag that grows fastest, or else the
+   site, or else the device. Returns NULL if nothing grows, or less than a quarter of the peak is
+   live. Stores the site that grows fastest in *site, or NULL. */
+static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
+    const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
+    *site = mli_grower(r, dev, MLI_BOOK_SITE);
+    if (*site && !(*site)->row) *site = NULL; /* the bytes without a site */
+    if (mli_peak_tells(r, dev)) return NULL;
+    if (!most) most = *site;
+    return most ? most : mli_grower(r, dev, MLI_BOOK_DEVICE);
+}
 /* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
-   82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
-   device. */
+   82 % of it at cache_put store.c:41", the fastest growth first. */
 static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
-    for (i = 0; i < r->devices; i++) {
-        const uint32_t dev = (uint32_t)r->top_device[i][1];
-        const int device = mli_report_device(r, dev);
-        const mli_series *site = mli_grower(r, dev, MLI_BOOK_SITE);
-        const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
-        uint64_t seconds;
+    for (i = 0; i < r->series.growing; i++) {
+        const mli_series *most = &r->series.grows[i], *site;
+        const int device = mli_report_device(r, most->dev);
         mli_out *o;
-        if (!most && site && site->row) most = site;
-        if (!most) most = mli_grower(r, dev, MLI_BOOK_DEVICE);
-        if (!most || mli_peak_tells(r, dev) || (o = mli_part_begin(w, most->rate)) == NULL)
-            continue;
+        if (most != mli_growth_of(r, most->dev, &site)) continue;
+        if ((o = mli_part_begin(w, most->rate)) == NULL) continue;
         mli_growth_subject(w, most);
-        seconds = (r->lord->started_wall + r->series.snapshot[most->since]->time) / 1000000000u;
         mli_putf(o, " by %jo a minute since ", most->rate);
-        mli_put_clock(o, seconds);
+        mli_put_clock(o, (r->lord->started_wall + r->series.snapshot[most->since]->time) /
+                             1000000000u);
         mli_put_str(o, " UTC");
-        if (most->book == MLI_BOOK_TAG && site && site->row) {
-            w->site = mli_series_site(r->lord, site);
+        if (site) w->site = mli_series_site(r->lord, site);
+        if (site && most->book == MLI_BOOK_TAG)
             mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
                      (const void *)w->site);
-        }
+        if (site) mli_put_caller(w, w->site, site->dev, 0);
         mli_part_put(w, &device);
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if all
-   bytes are untagged, and the ledger has no tag. */
-static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
-    if (!list->count) return 0;
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if it
+   holds less than 1 % of `live`, or if all bytes are untagged and the ledger has no tag. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list, uint64_t live) {
+    if (!list->count || list->at[0].bytes < live / 100) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
 }
-/* Returns the first site or arena in a list of holders by site, or NULL if the list has neither. */
-static const mli_holder *mli_holder_site(const mli_holder_list *list) {
+/* Returns the first site or arena in a list of holders by site. Returns NULL if the list has
+   neither, or if the first holds less than 1 % of `live`. */
+static const mli_holder *mli_holder_site(const mli_holder_list *list, uint64_t live) {
     size_t i;
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
-        if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
+        if (list->at[i].kind != MLI_HOLDER_UNNAMED)
+            return list->at[i].bytes < live / 100 ? NULL : &list->at[i];
     return NULL;
-}
-/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
-   peak or of the live ones, as in ", mostly from load loader.c:10". */
-static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
-                                    int peak) {
-    mli_callers callers;
-    const memlord_site *most = NULL;
-    uint64_t sum = 0, highest = 0;
-    size_t i;
-    if (site == &mli_arena_site) return;
-    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
-    for (i = 0; i < callers.count; i++) {
-        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
-        sum += bytes;
-        if (bytes <= highest) continue;
-        highest = bytes;
-        most = callers.at[i].at;
-    }
-    if (!most || highest <= sum / 2) return;
-    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
 }
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
    site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
@@ -431,8 +438,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     int tells;
     mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &tags);
     mli_holders_list(r->lord, NULL, dev, MLI_BOOK_SITE, &sites);
-    site = mli_holder_site(&sites);
-    tells = mli_holder_tells(r, &tags);
+    site = mli_holder_site(&sites, live);
+    tells = mli_holder_tells(r, &tags, live);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* leaves out the site, because the arena is already written in place of the
                         tag */
@@ -462,14 +469,14 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
 }
 
 /* Returns the tag that held most of a device at its peak. The bytes without a tag count as one tag.
-   Returns NULL if nothing had a tag. */
+   Returns NULL if nothing had a tag, or if that tag held less than 1 %. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
     if (h->tags == 1 && !h->tag[0].tag) return NULL;
     for (i = 0; i < h->tags; i++)
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
-    return largest;
+    return largest && largest->allocated >= h->bytes / 100 ? largest : NULL;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
    KiB left". If the live bytes were more than a 64th below the peak when the holders were noted,
@@ -494,13 +501,13 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
             w->tag = tag->tag;
         }
-        if (h->sites) {
+        if (h->sites && h->site[0].live_bytes >= h->bytes / 100) {
             w->site = h->site[0].site;
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
             mli_put_caller(w, w->site, dev, 1);
         }
-        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
+        if ((tag || w->site) && h->bytes < s->peak - s->peak / 64)
             mli_putf(o, " of %jo", h->bytes);
         mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);

@@ -113,7 +113,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly this selector. The
+/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -197,7 +197,7 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly this selector by `fresh`, or removes it if `fresh`
+/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
    is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
@@ -292,7 +292,7 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
 
 /* Moves the marks v->rise and v->fall closer if another band comes into force before they are
    reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
-   of the limit, so it changes with the live bytes and not with a sample. */
+   of the limit, so that it changes with the live bytes. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -676,14 +676,15 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Updates the strategies in force, the marks and the pollers after a change of the strategies or
-   callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks, and the threads that sample devices, after a change
+   of the strategies or callbacks. Afterwards no device uses a strategy that is no longer in the
+   list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        /* The check also starts pollers. */
+        /* The check also starts the threads that sample the device (pollers). */
         if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i);
     lord->start_pollers(lord, 0);
 }

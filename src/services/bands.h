@@ -3,9 +3,10 @@
    (the used percent), with a metric and a threshold for it. A band check compares the metric with
    the threshold of the band in force. If the metric has reached it, a collection runs: the host's
    callbacks, which free memory. A phys is a physical device. May use books/limits and
-   books/counters. Invariant: no threshold is crossed without a band check, although threads publish
-   their counts late. Locks: callbacks, for strategies, callbacks and runs; then the lock of the
-   phys, for the band state; none while a callback runs. */
+   books/counters. Invariant: no threshold is crossed without a band check, although a thread may
+   count up to a batch of bytes before it publishes them (adds them to the device's published
+   bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
+   band state; none while a callback runs. */
 #ifndef MLI_SERVICES_BANDS_H
 #define MLI_SERVICES_BANDS_H
 #include "api/api.h"
@@ -14,18 +15,16 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* When a band check is due: a thread publishes its counts (adds them to the published bytes of the
-   device) from time to time, and before they exceed a batch. The margin is a batch for each thread
-   that the ledger allows for. While the published bytes are at least a margin below the threshold,
-   no thread can cross the threshold without a publication. A mark is a number of published bytes,
-   and a publication that passes a mark requests a check. Closer to the threshold than a margin, the
-   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
-   published. Instead each thread checks each time it has freed as many bytes as the free interval
-   of the device. Cached bytes (reserved bytes less live bytes) rise as live bytes fall. Published
-   bytes are never above the live bytes, so a publication below the mark check_below comes in time,
-   without a margin. After a collection a band waits to rearm: it starts no other collection until
-   its metric has risen by an eighth of the threshold, or has fallen an eighth below the
-   threshold. */
+/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
+   the published bytes are at least a margin below the threshold, no thread can cross the threshold
+   without a publication. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
+   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
+   thread checks each time it has freed as many bytes as the free interval of the device. Cached
+   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
+   the live bytes, so a publication below the mark check_below comes in time, without a margin.
+   After a collection a band waits to rearm: it starts no other collection until its metric has
+   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);

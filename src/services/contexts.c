@@ -11,8 +11,8 @@
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
    Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the generation of its ledger, the handle of the record, and the serial. The
-   serial rises with each swap, so that an older copy of the words no longer matches. */
+   memlord_context are the number (generation) of its ledger, the handle of the record, and the
+   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -165,8 +165,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* -- the interposer, a preloaded MemLord, which has its tags and scopes by thread and not by
-   context -- */
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
 /* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
    told. */
@@ -238,7 +237,8 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the other ledger lives, or this call is inside an allocator */
+        *r = MEMLORD_E_STATE; /* the context is of another ledger that lives, or this call is inside
+                                 an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }

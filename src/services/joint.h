@@ -3,7 +3,8 @@
    is a span. A shared invocation has a record, from the first export until its last member has
    left. A member is a context that is in the invocation: the one that exported it, and those that
    adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
-   allocated less those it freed. May use books/. Invariants: those of mli_joint. Locks: joint
+   allocated less those it freed. Its base is the part of the level that the thread has published:
+   added to the device's counters. May use books/. Invariants: those of mli_joint. Locks: joint
    (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
    record. */
 #ifndef MLI_SERVICES_JOINT_H
@@ -39,9 +40,9 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell: the part of the level that it has published.
-   Once it has left, its whole level at that moment stays added. `enter` is 1 if the thread enters,
-   and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
+   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
+   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 

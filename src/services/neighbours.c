@@ -141,8 +141,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests. A rest ends when its time is over, or when the device's live bytes
-   have changed by more than an eighth. */
+/* Returns 1 if a device rests (see mli_rest). A rest ends when its time is over, or when the
+   device's live bytes have changed by more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -302,8 +302,8 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Ends the freed blocks whose fences are done, and runs the collection callbacks, on one device of
-   a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
+   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
    `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
    to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,

@@ -31,7 +31,7 @@ typedef struct mli_raise {
 /* The functions that other modules call once a page has been opened. They are called through a
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
-    void (*serve)(memlord *lord); /* does the listener's work at a safe point */
+    void (*serve)(memlord *lord); /* does the listener's work on this thread */
     /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
        child. */
     memlord_result (*listen)(memlord *lord);

@@ -274,7 +274,7 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 
 /* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
    sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
-   request only at its next look, an interval of pollers later. */
+   request only after the wait, which is at most the interval mli_poll_ms. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {

@@ -232,9 +232,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, ends the pending blocks whose fences are
-   done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the policy's
-   function, or until enough was freed. */
+/* Makes room between two attempts. It asks how full the device is, ends the pending blocks whose
+   fences are done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the
+   policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;

@@ -28,7 +28,8 @@ typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
                      no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* the number of blocks; all others are bytes */
+    uint64_t live, pending, reserved, peak, blocks; /* `blocks` counts blocks; the others are
+                                                       bytes */
     uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
                                   holding among all holdings of the snapshot */
     uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
@@ -48,9 +49,9 @@ typedef struct mli_snapshot {
     uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
-/* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
-   list of readers. If the report is left by longjmp, the reader stays in that list as long as the
-   ledger lives. */
+/* A reader of the list of snapshots. It is a part of a report. The snapshots lock guards the list
+   of readers. If the report is left by longjmp, its reader stays in that list as long as the ledger
+   lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* address of mli_self of the thread that reads */
@@ -59,7 +60,8 @@ typedef struct mli_snapshot_reader {
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
-    uint64_t arena;       /* the part of `bytes` that the arena had */
+    uint64_t arena;       /* the part of `bytes` that the host counts without blocks
+                             (memlord_arena_add) */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];

@@ -1,8 +1,8 @@
 /* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row
-   (the counters of a device, site or tag) is summed once under its lock; two rows may be of
-   different moments, so a report sums every device once. Locks: cold for look-ups, phys and row,
-   one at a time. */
+   counts of all threads. A selector (memlord_device) names one device, all devices of a type, or
+   all devices. Owns no state. May use books/ and services/scopes. Invariant: each row (the counters
+   of a device, site or tag) is summed once under its lock; two rows may be of different moments, so
+   a report sums every device once. Locks: cold for look-ups, phys and row, one at a time. */
 #ifndef MLI_SERVICES_STATS_H
 #define MLI_SERVICES_STATS_H
 #include "api/api.h"
@@ -66,8 +66,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
-   number in `order` is 0. With `names` 1 it looks up the symbols of the listed sites. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site for which
+   the number that `order` names is 0. With `names` 1 it looks up the symbols of the listed
+   sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);

@@ -258,7 +258,7 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    on a cuda device or pinned. So a pool of the host's own has to be a cuda device, with an index
    that no GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded
    on the stream now, or after a capture (see >>concepts). If there is no memory for an event, the
-   block is credited at once. If the stream refuses the event, the block is credited and counted in
+   block ends at once. If the stream refuses the event, the block ends and is counted in
    fence_failures. `ptr` NULL does nothing.
    Errors: E_UNKNOWN if the block is not live; the ledger counts it. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
