@@ -93,7 +93,7 @@ typedef struct mli_row {
                       published, latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
-    void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
+    void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */

@@ -49,7 +49,7 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
-/* Returns 1 if `polling` was set last. */
+/* Returns 1 if the last call of mli_polling_set had this `polling`. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
 /* Sets the device types on which a strategy (services/bands) can be in force, one bit for each

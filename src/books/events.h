@@ -26,7 +26,8 @@
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
-typedef struct mli_event_copy { /* an event as it was read from the ring, with its site */
+typedef struct mli_event_copy { /* an event as it was read from the ring; its `where` has the row of
+                                   its site */
     uint64_t stamp, storage, what, where, stream;
     uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;

@@ -18,7 +18,7 @@
 typedef struct mli_pending_queues {
     struct mli_queue *first;
     mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
-    mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
+    mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
@@ -43,7 +43,8 @@ typedef struct mli_queue {
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
                        done" */
-    uint32_t due;   /* from this number of calls on, a call asks the first fence again */
+    uint32_t due;   /* once mli_pending_queues.calls has reached this number, a call asks the first
+                       fence again */
 } mli_queue;
 
 /* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the

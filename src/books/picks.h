@@ -45,9 +45,10 @@ MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 /* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
    not have the key, the copy has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
-/* Returns the weight of a picked block of `bytes`. */
+/* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-/* Returns the variance of the weight. It is 0 where every alloc is picked. */
+/* Returns the variance of that weight, an estimate of the bytes of all allocs. It is 0 where every
+   alloc is picked. */
 MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 #define MLI_STACK_UNITS 256
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */

@@ -139,12 +139,13 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id that lies in memory now is not that of `module`. Reads the id only in
-   the page where the module starts, because every module has that page. */
+/* Returns 0 if the build id that is now at the address of `module` is not that of `module`. Reads
+   the id only in the page where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* then the name alone decides */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the id cannot be read; the
+                                                                    caller has compared the names */
     return !memcmp(image->id, module->id, image->id_size);
 }
 /* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL

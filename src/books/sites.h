@@ -118,9 +118,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock
-   but the orphan lock. mli_busy_begin drops the orphan lock while this function searches for the
-   module. */
+/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
+   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
+   lock while the function searches for the module. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if

@@ -2,9 +2,10 @@
    mark, the scope and the stream that blocks begin with. A cache has entries in a hash table. The
    home of a key is the entry at which its look-up begins. A row has the counters of a site or a tag
    on a device, and a cell is a thread's part of a row. The orphan record serves the threads without
-   a record of their own. An interposer is a MemLord that is preloaded into the process. May use
-   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
-   tags. Lock: the cold lock, for new names and births. */
+   a record of their own. A kept name is the ledger's copy of a string. An interposer is a MemLord
+   that is preloaded into the process. May use books/sites and books/names. Invariant: only the
+   thread itself reads and writes its cache and its tags. Lock: the cold lock, for new names and
+   births. */
 #ifndef MLI_BOOKS_TAGS_H
 #define MLI_BOOKS_TAGS_H
 #include "api/api.h"

@@ -54,7 +54,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
-    void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
+    void *value;     /* what was found: a cell, the ledger's copy of a tag, a site or a
+                        mli_thread_scope */
     uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
@@ -81,7 +82,8 @@ typedef struct mli_context {
 /* The members of a context that calls read. A thread record has those of its present context by
    value. */
 typedef struct mli_current {
-    const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
+    const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
+                                        none */
     struct mli_span *span;           /* the span (books/spans) of the innermost scope, or NULL */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
     uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
@@ -108,7 +110,8 @@ typedef struct mli_thread {
                                an exchange */
     mli_current now;        /* the members of the present context that calls read */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
-    uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
+    uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
+                               begin), less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
                                                  there is none */
@@ -228,11 +231,11 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 /* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
    Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
-/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
-   set. */
+/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
+   (mli_watch) are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets the number in the alert mask: how many flags near_threshold and check_requested are set.
-   Requires: no other thread changes the mask. */
+/* Sets the number in the alert mask: how many flags near_threshold and check_requested (mli_watch)
+   are set. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
    addition. */
@@ -287,8 +290,9 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit, because it may come from a signal. The thread that clears the bit
-   writes the report. The acquire load pairs with the release store that set the saver. */
+   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
+   clears the bit writes the report. The acquire load pairs with the release store that set the
+   saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller

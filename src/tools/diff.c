@@ -24,7 +24,7 @@
     row, which is not compared. A stack shows five frames, the innermost first, and passes over
     those of standard libraries; --json has all frames. If stacks are samples, the standard error of
     a change stands behind the name: two runs have different samples, so stacks change even if the
-    program did not.
+    program did not. So the first sentence then names a site, whose change is exact.
 */
 #define MEMLORD_STATIC /* functions that are not called are not compiled */
 #define MEMLORD_IMPLEMENTATION

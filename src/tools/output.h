@@ -199,19 +199,37 @@ static const char *origin(const struct profile *p) {
     return version ? joined("%s%sMemLord %s", text, before, version) : text;
 }
 
+/* Returns 1 if a row is of a kind, and its name means the same in both profiles. */
+static int is_compared(const row *r, int kind) {
+    return r->kind == kind && !base.absent[kind] && !now.absent[kind] && !r->strange &&
+           !(kinds[kind].rest && !strcmp(r->name, kinds[kind].rest));
+}
+
+/* Returns the row of a kind that changed most, or NULL if none changed. Requires: the rows are in
+   the order of their changes. */
+static const row *largest_of(int kind) {
+    for (size_t i = 0; i < row_count; i++)
+        if (is_compared(&rows[i], kind) && change(&rows[i], measure) > 0) return &rows[i];
+    return NULL;
+}
+
+static int sites_are_compared(void) {
+    for (size_t i = 0; i < row_count; i++)
+        if (is_compared(&rows[i], SITE)) return 1;
+    return 0;
+}
+
 /* Returns the row that changed most, of the first kind in `order` that has a changed row. Stacks
-   are first in `order`, because they say most precisely where memory went. Returns NULL if nothing
-   changed. Requires: the rows are in the order of their changes. */
+   are first in `order`, because they say most precisely where memory went. But the change of a
+   stack may be an estimate. The changes of sites are exact, so no estimate comes before them, or in
+   place of them if no site changed. Returns NULL if nothing changed. Requires: the rows are in the
+   order of their changes. */
 static const row *largest_change(void) {
     static const int order[] = {STACK, SITE, TAG, SCOPE, DEVICE};
-    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
-        for (size_t i = 0; i < row_count; i++) {
-            const row *r = &rows[i];
-            if (r->kind == order[k] && !base.absent[r->kind] && !now.absent[r->kind] &&
-                !r->strange && change(r, measure) > 0 &&
-                !(kinds[r->kind].rest && !strcmp(r->name, kinds[r->kind].rest)))
-                return r;
-        }
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        const row *r = largest_of(order[k]);
+        if (r && !(r->kind == STACK && r->variance > 0 && sites_are_compared())) return r;
+    }
     return NULL;
 }
 
