@@ -4,6 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
+needs build/release/memlord.o build/libmemlord_preload.so build/symbolize build/diff
 out=$PWD/build/diff.out
 diff=$PWD/build/diff
 rm -rf "$out"

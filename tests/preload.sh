@@ -5,6 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
+needs build/release/memlord.o build/libmemlord_preload.so
 out=$PWD/build/preload
 so=$PWD/build/libmemlord_preload.so
 rm -rf "$out" && mkdir -p "$out" || exit 1
