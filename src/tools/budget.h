@@ -105,7 +105,7 @@ static row *row_of_stem(const row *key) {
    order of their names. */
 static row *row_named(int kind, const char *name) {
     const char *stem = kind == SITE ? without_line(name) : name;
-    const row key = {kind, 0, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}};
+    const row key = {kind, 0, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}, 0};
     row *r = row_count ? (row *)bsearch(&key, rows, row_count, sizeof *rows, by_name) : NULL;
     if (!r && row_count && kind == SITE) r = row_of_stem(&key);
     return r && r->sides & 2 ? r : NULL;

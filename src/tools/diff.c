@@ -22,9 +22,11 @@
     names. Places of a module without a build id are paired only in two files of the same run. In
     another build an offset is another place: the places without a name in such a module are one
     row, which is not compared. A stack shows five frames, the innermost first, and passes over
-    those of standard libraries; --json has all frames. If stacks are samples, the standard error of
-    a change stands behind the name: two runs have different samples, so stacks change even if the
-    program did not. So the first sentence then names a site, whose change is exact.
+    those of standard libraries; --json has all frames. Stacks that show the same are one row, but
+    not where the arrow is at the peak, because peaks do not add up. If stacks are samples, the
+    standard error of a change stands behind the name: two runs have different samples, so stacks
+    change even if the program did not. So the first sentence then names a site, whose change is
+    exact.
 */
 #define MEMLORD_STATIC /* functions that are not called are not compiled */
 #define MEMLORD_IMPLEMENTATION
@@ -81,6 +83,8 @@ typedef struct row {
                                    the row; NaN if a value is not known */
     double low[2];              /* by how much the row's peak may be too low in base and in now; NaN
                                    if not known */
+    int varied;                 /* 1: the row has stacks of different depths, of which `frames` is
+                                   the shortest */
 } row;
 
 static struct profile {
@@ -364,7 +368,7 @@ static row *row_add(int side, int kind, const char *name, const char *stem) {
     row *r;
     rows = (row *)grown(rows, row_count, &row_room, sizeof *rows);
     r = &rows[row_count++];
-    *r = (row){kind, 1 << side, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}};
+    *r = (row){kind, 1 << side, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}, 0};
     for (int c = 0; c < COLUMNS; c++)
         if (!kinds[kind].keys[c]) r->bytes[0][c] = r->bytes[1][c] = NAN;
     return r;

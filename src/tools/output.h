@@ -105,17 +105,25 @@ static void row_json(const row *r) {
     cJSON_Delete(out);
 }
 
+/* Returns how many functions of a stack are in no standard library. */
+static size_t shown_count(const row *r) {
+    size_t i = shown_from(r->frames, 0, r->depth), count = 0;
+    for (; i < r->depth; i = shown_from(r->frames, i + 1, r->depth)) count++;
+    return count;
+}
+
 /* Prints the functions of a stack, without the first one that is shown, because that is in the name
    of the row. Each has the text `before` in front of it and `after` behind it. Prints FRAMES_SHOWN
    - 1 functions at most, and how many more there are. */
 static void frames_print(const row *r, const char *before, const char *after) {
-    size_t i = shown_from(r->frames, 0, r->depth), count = 1, left = 0;
-    while ((i = shown_from(r->frames, i + 1, r->depth)) < r->depth)
-        if (count++ < FRAMES_SHOWN)
-            printf("%s%s%s", before, shown(r->frames[i]->name), after);
-        else
-            left++;
-    if (left) printf("%s(%zu more)%s", before, left, after);
+    const size_t all = shown_count(r);
+    size_t i = shown_from(r->frames, 0, r->depth), count = 1;
+    for (; count < all && count < FRAMES_SHOWN; count++) {
+        i = shown_from(r->frames, i + 1, r->depth);
+        printf("%s%s%s", before, shown(r->frames[i]->name), after);
+    }
+    if (count < all)
+        printf("%s(%s%zu more)%s", before, r->varied ? "at least " : "", all - count, after);
 }
 
 static void row_print(const row *r) {
@@ -170,7 +178,7 @@ static void show_head(int kind) {
 /* Prints the rows of one kind that changed most. A table then has one row that sums up all others.
    Requires: the rows are in the order of their changes. */
 static void show(int kind) {
-    row rest = {kind, 3, 0, "", "", NULL, 0, NULL, 0, 0, {{0}}, {0}};
+    row rest = {kind, 3, 0, "", "", NULL, 0, NULL, 0, 0, {{0}}, {0}, 0};
     size_t first = 0, end, count = 0;
     while (first < row_count && rows[first].kind < kind) first++;
     for (end = first; end < row_count && rows[end].kind == kind; end++)
@@ -267,7 +275,45 @@ static void show_answer(void) {
     putchar('\n');
 }
 
+/* Compares two rows by what a table shows of them: their kinds, names and functions. A stack that
+   has more functions than are shown is another one than a stack that ends there. */
+static int by_shown(const void *a, const void *b) {
+    const row *x = (const row *)a, *y = (const row *)b;
+    size_t i = shown_from(x->frames, 0, x->depth), k = shown_from(y->frames, 0, y->depth);
+    int order = x->kind == y->kind ? strcmp(x->name, y->name) : x->kind - y->kind;
+    for (int n = 1; !order; n++) {
+        i = shown_from(x->frames, i + 1, x->depth), k = shown_from(y->frames, k + 1, y->depth);
+        order = (i < x->depth) - (k < y->depth);
+        if (i >= x->depth || k >= y->depth || n == FRAMES_SHOWN) break;
+        order = strcmp(x->frames[i]->name, y->frames[k]->name);
+    }
+    return order;
+}
+
+/* Adds up the stacks of which a table shows the same. Their peaks are of different times, so these
+   do not add up. */
+static void merge_shown(void) {
+    size_t n = 0;
+    if (row_count) qsort(rows, row_count, sizeof *rows, by_shown);
+    for (size_t i = 0; i < row_count; i++) {
+        row *last = n ? &rows[n - 1] : NULL;
+        const row *r = &rows[i];
+        size_t was, is;
+        if (!last || r->kind != STACK || by_shown(last, r)) {
+            rows[n++] = *r;
+            continue;
+        }
+        was = shown_count(last), is = shown_count(r);
+        if (is < was) last->frames = r->frames, last->depth = r->depth;
+        last->varied |= is != was;
+        row_join(last, r);
+        last->bytes[0][PEAK] = last->bytes[1][PEAK] = NAN;
+    }
+    row_count = n;
+}
+
 static void show_all(void) {
+    if ((o.form == TABLE || o.form == MARKDOWN) && measure != PEAK) merge_shown();
     if (row_count) qsort(rows, row_count, sizeof *rows, by_change);
     if (o.form == TABLE) {
         printf("from %s\n  to %s\n", origin(&base), origin(&now));
