@@ -1125,7 +1125,7 @@ MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device devic
 /* Records that a live storage is used by the work that the fence stands for, as record_stream of
    PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
    uses are done. A later use on the same queue replaces an earlier use.
-   Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
+   Errors: as memlord_free_deferred, but unknown_frees does not count E_UNKNOWN. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
@@ -1928,11 +1928,11 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
    recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
    memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
-   the device's limit does. A ticket holds bytes of the account, too, until an alloc comes off it or
-   it is committed. A thread uses one account at a time, until the next call of this function or the
-   end of the thread. The account 0 means none. A resized block is charged its new bytes. A move to
-   another device ends the charge, and the block there is charged as an alloc. Arenas are not
-   charged.
+   the device's limit does. A ticket also holds bytes of the account, until an alloc uses these up
+   or the ticket is committed. A thread uses one account at a time, until the next call of this
+   function or the end of the thread. The account 0 means none. A resized block is charged its new
+   bytes. A move to another device ends the charge, and the block there is charged as an alloc.
+   Arenas are not charged.
    Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
            account from before.
    Cost:   these blocks take the general path, and 250 bytes more. */
@@ -7867,8 +7867,8 @@ typedef struct mli_context {
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The members of a context that calls read. A thread record has those of its present context by
-   value. */
+/* The part of a context that every recording call reads. A thread record has a copy of this part of
+   the context that the thread is in. */
 typedef struct mli_current {
     const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
                                         none */
@@ -22135,8 +22135,9 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Sets in the event of a collection that is about to begin how many there were, with this one: on
-   its device and in the whole ledger. Failed ones count, too. */
+/* Numbers a collection that is about to begin. Sets the members of *e that tell how many
+   collections there are on its device and in the whole ledger, with this one. Failed ones count,
+   too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -28175,11 +28176,11 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds the functions that a site was called from: in each stack of the site, the innermost
-   function of the program itself, or the next one if that is the site's own. The functions of
-   standard libraries are left out. A row is the number of a site on one device, or of a stack. Owns the list
-   of stacks by site in the report. May use reports/capture and the reading functions of books/.
-   Locks: those of the reading functions. */
+/* Finds the functions that a site was called from. In each stack of the site this is the innermost
+   function that is in no standard library and is not the site's own function. A row is the number
+   of a site on one device, or the number of a stack. Owns the list of the stacks of each site in the
+   report. May use reports/capture and the reading functions of books/. Locks: those of the reading
+   functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
                           one without a function */
