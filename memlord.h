@@ -28178,9 +28178,9 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* Finds the functions that a site was called from. In each stack of the site this is the innermost
    function that is in no standard library and is not the site's own function. A row is the number
-   of a site on one device, or the number of a stack. Owns the list of the stacks of each site in the
-   report. May use reports/capture and the reading functions of books/. Locks: those of the reading
-   functions. */
+   of a site on one device, or the number of a stack. Owns the list of the stacks of each site in
+   the report. May use reports/capture and the reading functions of books/. Locks: those of the
+   reading functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
                           one without a function */
