@@ -1125,7 +1125,7 @@ MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device devic
 /* Records that a live storage is used by the work that the fence stands for, as record_stream of
    PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
    uses are done. A later use on the same queue replaces an earlier use.
-   Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
+   Errors: as memlord_free_deferred, but unknown_frees does not count E_UNKNOWN. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
@@ -1928,11 +1928,11 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
    recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
    memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
-   the device's limit does. A ticket holds bytes of the account, too, until an alloc comes off it or
-   it is committed. A thread uses one account at a time, until the next call of this function or the
-   end of the thread. The account 0 means none. A resized block is charged its new bytes. A move to
-   another device ends the charge, and the block there is charged as an alloc. Arenas are not
-   charged.
+   the device's limit does. A ticket also holds bytes of the account, until an alloc uses these up
+   or the ticket is committed. A thread uses one account at a time, until the next call of this
+   function or the end of the thread. The account 0 means none. A resized block is charged its new
+   bytes. A move to another device ends the charge, and the block there is charged as an alloc.
+   Arenas are not charged.
    Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
            account from before.
    Cost:   these blocks take the general path, and 250 bytes more. */
@@ -7867,8 +7867,8 @@ typedef struct mli_context {
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The members of a context that calls read. A thread record has those of its present context by
-   value. */
+/* The part of a context that every recording call reads. A thread record has a copy of this part of
+   the context that the thread is in. */
 typedef struct mli_current {
     const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
                                         none */
@@ -22135,8 +22135,9 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Sets in the event of a collection that is about to begin how many there were, with this one: on
-   its device and in the whole ledger. Failed ones count, too. */
+/* Numbers a collection that is about to begin. Sets the members of *e that tell how many
+   collections there are on its device and in the whole ledger, with this one. Failed ones count,
+   too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -27473,6 +27474,7 @@ typedef struct mli_stream_line { /* the live blocks of a stream, which is a queu
     uint64_t bytes, blocks, stream;
     uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
+typedef struct mli_callers mli_callers; /* see reports/callers.h */
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
@@ -27521,6 +27523,8 @@ typedef struct mli_report {
                                       as many elements */
     mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
                                       largest first */
+    mli_callers *callers; /* the callers of the site that is being written; NULL if no stacks are
+                             listed by site */
     uint32_t *site_stack; /* a linked list of the stacks of each site: by a site's row, the row of
                              its first stack; behind these, by a stack's row, the row of the next
                              stack of the same site; 0 ends a list; NULL if there are no such
@@ -28172,11 +28176,11 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds the functions that a site was called from: in each stack of the site, the innermost function
-   of the program itself, or the next one if that is the site's own. The functions of standard
-   libraries are left out. A row is the number of a site on one device, or of a stack. Owns the list
-   of stacks by site in the report. May use reports/capture and the reading functions of books/.
-   Locks: those of the reading functions. */
+/* Finds the functions that a site was called from. In each stack of the site this is the innermost
+   function that is in no standard library and is not the site's own function. A row is the number
+   of a site on one device, or the number of a stack. Owns the list of the stacks of each site in
+   the report. May use reports/capture and the reading functions of books/. Locks: those of the
+   reading functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
                           one without a function */
@@ -28190,11 +28194,11 @@ typedef struct mli_caller {
     uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
                        are any; else the live bytes; if no caller has these, the allocated bytes */
 } mli_caller;
-typedef struct mli_callers {
+struct mli_callers {
     size_t count;
     uint64_t sum;                   /* the sum of the shares */
     mli_caller at[MLI_CALLERS + 1]; /* the largest share first */
-} mli_callers;
+};
 
 /* Walks the functions of a stack that are in no standard library. */
 typedef struct mli_own_walk {
@@ -28208,23 +28212,25 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of the site with the number `row`. A site that is in no standard library has
-   callers only as far as the functions in its stacks have names. */
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
+/* Returns the callers of the site with the number `row`, in memory of the report that the next call
+   overwrites, or NULL if none is known. Of a site that is in no standard library they are known
+   only as far as the functions in its stacks have names. */
+MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row);
 
 /* --------------------------------------------------------------------- src/reports/callers.c -- */
 
 static size_t mli_callers_size(const mli_report *r) {
-    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
+    return sizeof *r->callers + ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
 }
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
     uint32_t i, site;
     if (r->row_count < 2) return;
-    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
-    if (!r->site_stack) {
+    r->callers = (mli_callers *)mli_own_alloc(r->lord, mli_callers_size(r));
+    if (!r->callers) {
         r->result = MEMLORD_E_NOMEM;
         return;
     }
+    r->site_stack = (uint32_t *)(void *)(r->callers + 1);
     for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
                                           its site's list */
         site = mli_stack_row_at(r->lord, i)->site;
@@ -28235,7 +28241,7 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
     }
 }
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
-    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
+    mli_own_free(r->lord, r->callers, mli_callers_size(r));
 }
 
 static int mli_site_is_library(memlord *lord, const memlord_site *site) {
@@ -28316,11 +28322,12 @@ static MLI_COLD void mli_callers_sort(mli_callers *callers) {
         callers->at[k] = moving;
     }
 }
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
+MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row) {
+    mli_callers *out = r->callers;
     const memlord_site *site;
     uint32_t i;
+    if (!out || row > r->site_rows) return NULL;
     memset(out, 0, sizeof *out);
-    if (!r->site_stack || row > r->site_rows) return;
     site = mli_row_site(r->lord, row);
     for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
         memlord_stack_stat s;
@@ -28332,6 +28339,7 @@ MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_caller
     }
     mli_callers_share(out, r->by_peak);
     mli_callers_sort(out);
+    return out->count ? out : NULL;
 }
 
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
@@ -28709,18 +28717,18 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
    peak or of the live ones, as in ", mostly from load loader.c:10". */
 static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
                                     int peak) {
-    mli_callers callers;
     const memlord_site *most = NULL;
+    const mli_callers *callers;
     uint64_t sum = 0, highest = 0;
     size_t i;
     if (site == &mli_arena_site) return;
-    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
-    for (i = 0; i < callers.count; i++) {
-        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+    callers = mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev));
+    for (i = 0; callers && i < callers->count; i++) {
+        const uint64_t bytes = peak ? callers->at[i].at_peak_bytes : callers->at[i].live_bytes;
         sum += bytes;
         if (bytes <= highest) continue;
         highest = bytes;
-        most = callers.at[i].at;
+        most = callers->at[i].at;
     }
     if (!most || highest <= sum / 2) return;
     mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
@@ -29959,15 +29967,17 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
 
 /* Writes the callers of a site, and what was allocated for each of them, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
-    mli_callers callers;
+    const mli_callers *callers = mli_callers_of(r, row);
     size_t i;
-    mli_callers_of(r, row, &callers);
-    if (!callers.count) return;
+    if (!callers) return;
     mli_jsonf(r->o, ",'callers':[");
-    for (i = 0; i < callers.count; i++)
-        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'at_peak_bytes':%ju}",
-                  (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
-                  callers.at[i].live_bytes, callers.at[i].at_peak_bytes);
+    for (i = 0; i < callers->count; i++) {
+        const mli_caller *c = &callers->at[i];
+        mli_jsonf(r->o,
+                  ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
+                  "'at_peak_bytes':%ju}",
+                  (const void *)c->at, c->alloc_bytes, c->allocs, c->live_bytes, c->at_peak_bytes);
+    }
     mli_put_str(r->o, "]");
 }
 static void mli_json_sites(mli_report *r) {
@@ -31987,20 +31997,22 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions that a site was called from, with their shares of its bytes at the peak or of
-   its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of its
-   allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of its bytes at the peak or
+   of its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of
+   its allocated bytes: " < load load.c:7 90 %, ...". */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
-    mli_callers callers;
-    size_t i;
-    mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev), &callers);
-    while (callers.count > 1 && !callers.at[callers.count - 1].share) callers.count--;
-    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++)
-        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers.at[i].at,
-                 callers.sum ? mli_share_of_live(callers.at[i].share, callers.sum) : 0);
-    if (i < callers.count) mli_put_str(r->o, ", ...");
-    if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
+    const mli_callers *callers =
+        mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev));
+    size_t i, count;
+    if (!callers) return;
+    count = callers->count;
+    while (count > 1 && !callers->at[count - 1].share) count--;
+    for (i = 0; i < count && i < MLI_TEXT_CALLERS; i++)
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers->at[i].at,
+                 callers->sum ? mli_share_of_live(callers->at[i].share, callers->sum) : 0);
+    if (i < count) mli_put_str(r->o, ", ...");
+    if (mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
 }
 static void mli_text_sites(mli_report *r, size_t most) {
     size_t i, shown = r->sites < most ? r->sites : most;

@@ -229,11 +229,11 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
    recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
    memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
-   the device's limit does. A ticket holds bytes of the account, too, until an alloc comes off it or
-   it is committed. A thread uses one account at a time, until the next call of this function or the
-   end of the thread. The account 0 means none. A resized block is charged its new bytes. A move to
-   another device ends the charge, and the block there is charged as an alloc. Arenas are not
-   charged.
+   the device's limit does. A ticket also holds bytes of the account, until an alloc uses these up
+   or the ticket is committed. A thread uses one account at a time, until the next call of this
+   function or the end of the thread. The account 0 means none. A resized block is charged its new
+   bytes. A move to another device ends the charge, and the block there is charged as an alloc.
+   Arenas are not charged.
    Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
            account from before.
    Cost:   these blocks take the general path, and 250 bytes more. */

@@ -79,8 +79,8 @@ typedef struct mli_context {
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The members of a context that calls read. A thread record has those of its present context by
-   value. */
+/* The part of a context that every recording call reads. A thread record has a copy of this part of
+   the context that the thread is in. */
 typedef struct mli_current {
     const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
                                         none */

@@ -336,18 +336,18 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
    peak or of the live ones, as in ", mostly from load loader.c:10". */
 static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
                                     int peak) {
-    mli_callers callers;
     const memlord_site *most = NULL;
+    const mli_callers *callers;
     uint64_t sum = 0, highest = 0;
     size_t i;
     if (site == &mli_arena_site) return;
-    mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev), &callers);
-    for (i = 0; i < callers.count; i++) {
-        const uint64_t bytes = peak ? callers.at[i].at_peak_bytes : callers.at[i].live_bytes;
+    callers = mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev));
+    for (i = 0; callers && i < callers->count; i++) {
+        const uint64_t bytes = peak ? callers->at[i].at_peak_bytes : callers->at[i].live_bytes;
         sum += bytes;
         if (bytes <= highest) continue;
         highest = bytes;
-        most = callers.at[i].at;
+        most = callers->at[i].at;
     }
     if (!most || highest <= sum / 2) return;
     mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);

@@ -6,16 +6,17 @@
 #include "reports/capture.h"
 
 static size_t mli_callers_size(const mli_report *r) {
-    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
+    return sizeof *r->callers + ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
 }
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
     uint32_t i, site;
     if (r->row_count < 2) return;
-    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
-    if (!r->site_stack) {
+    r->callers = (mli_callers *)mli_own_alloc(r->lord, mli_callers_size(r));
+    if (!r->callers) {
         r->result = MEMLORD_E_NOMEM;
         return;
     }
+    r->site_stack = (uint32_t *)(void *)(r->callers + 1);
     for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
                                           its site's list */
         site = mli_stack_row_at(r->lord, i)->site;
@@ -26,7 +27,7 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
     }
 }
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
-    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
+    mli_own_free(r->lord, r->callers, mli_callers_size(r));
 }
 
 static int mli_site_is_library(memlord *lord, const memlord_site *site) {
@@ -107,11 +108,12 @@ static MLI_COLD void mli_callers_sort(mli_callers *callers) {
         callers->at[k] = moving;
     }
 }
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
+MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row) {
+    mli_callers *out = r->callers;
     const memlord_site *site;
     uint32_t i;
+    if (!out || row > r->site_rows) return NULL;
     memset(out, 0, sizeof *out);
-    if (!r->site_stack || row > r->site_rows) return;
     site = mli_row_site(r->lord, row);
     for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
         memlord_stack_stat s;
@@ -123,4 +125,5 @@ MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_caller
     }
     mli_callers_share(out, r->by_peak);
     mli_callers_sort(out);
+    return out->count ? out : NULL;
 }

@@ -1,8 +1,8 @@
-/* Finds the functions that a site was called from: in each stack of the site, the innermost function
-   of the program itself, or the next one if that is the site's own. The functions of standard
-   libraries are left out. A row is the number of a site on one device, or of a stack. Owns the list
-   of stacks by site in the report. May use reports/capture and the reading functions of books/.
-   Locks: those of the reading functions. */
+/* Finds the functions that a site was called from. In each stack of the site this is the innermost
+   function that is in no standard library and is not the site's own function. A row is the number
+   of a site on one device, or the number of a stack. Owns the list of the stacks of each site in
+   the report. May use reports/capture and the reading functions of books/. Locks: those of the
+   reading functions. */
 #ifndef MLI_REPORTS_CALLERS_H
 #define MLI_REPORTS_CALLERS_H
 #include "api/api.h"
@@ -22,11 +22,11 @@ typedef struct mli_caller {
     uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
                        are any; else the live bytes; if no caller has these, the allocated bytes */
 } mli_caller;
-typedef struct mli_callers {
+struct mli_callers {
     size_t count;
     uint64_t sum;                   /* the sum of the shares */
     mli_caller at[MLI_CALLERS + 1]; /* the largest share first */
-} mli_callers;
+};
 
 /* Walks the functions of a stack that are in no standard library. */
 typedef struct mli_own_walk {
@@ -40,8 +40,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of the site with the number `row`. A site that is in no standard library has
-   callers only as far as the functions in its stacks have names. */
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
+/* Returns the callers of the site with the number `row`, in memory of the report that the next call
+   overwrites, or NULL if none is known. Of a site that is in no standard library they are known
+   only as far as the functions in its stacks have names. */
+MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row);
 
 #endif

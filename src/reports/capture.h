@@ -101,6 +101,7 @@ typedef struct mli_stream_line { /* the live blocks of a stream, which is a queu
     uint64_t bytes, blocks, stream;
     uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
+typedef struct mli_callers mli_callers; /* see reports/callers.h */
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
@@ -149,6 +150,8 @@ typedef struct mli_report {
                                       as many elements */
     mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
                                       largest first */
+    mli_callers *callers; /* the callers of the site that is being written; NULL if no stacks are
+                             listed by site */
     uint32_t *site_stack; /* a linked list of the stacks of each site: by a site's row, the row of
                              its first stack; behind these, by a stack's row, the row of the next
                              stack of the same site; 0 ends a list; NULL if there are no such

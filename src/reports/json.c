@@ -286,15 +286,17 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
 
 /* Writes the callers of a site, and what was allocated for each of them, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
-    mli_callers callers;
+    const mli_callers *callers = mli_callers_of(r, row);
     size_t i;
-    mli_callers_of(r, row, &callers);
-    if (!callers.count) return;
+    if (!callers) return;
     mli_jsonf(r->o, ",'callers':[");
-    for (i = 0; i < callers.count; i++)
-        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'at_peak_bytes':%ju}",
-                  (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
-                  callers.at[i].live_bytes, callers.at[i].at_peak_bytes);
+    for (i = 0; i < callers->count; i++) {
+        const mli_caller *c = &callers->at[i];
+        mli_jsonf(r->o,
+                  ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
+                  "'at_peak_bytes':%ju}",
+                  (const void *)c->at, c->alloc_bytes, c->allocs, c->live_bytes, c->at_peak_bytes);
+    }
     mli_put_str(r->o, "]");
 }
 static void mli_json_sites(mli_report *r) {

@@ -169,20 +169,22 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions that a site was called from, with their shares of its bytes at the peak or of
-   its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of its
-   allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of its bytes at the peak or
+   of its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of
+   its allocated bytes: " < load load.c:7 90 %, ...". */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
-    mli_callers callers;
-    size_t i;
-    mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev), &callers);
-    while (callers.count > 1 && !callers.at[callers.count - 1].share) callers.count--;
-    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++)
-        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers.at[i].at,
-                 callers.sum ? mli_share_of_live(callers.at[i].share, callers.sum) : 0);
-    if (i < callers.count) mli_put_str(r->o, ", ...");
-    if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
+    const mli_callers *callers =
+        mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev));
+    size_t i, count;
+    if (!callers) return;
+    count = callers->count;
+    while (count > 1 && !callers->at[count - 1].share) count--;
+    for (i = 0; i < count && i < MLI_TEXT_CALLERS; i++)
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers->at[i].at,
+                 callers->sum ? mli_share_of_live(callers->at[i].share, callers->sum) : 0);
+    if (i < count) mli_put_str(r->o, ", ...");
+    if (mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
 }
 static void mli_text_sites(mli_report *r, size_t most) {
     size_t i, shown = r->sites < most ? r->sites : most;

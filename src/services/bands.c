@@ -542,8 +542,9 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Sets in the event of a collection that is about to begin how many there were, with this one: on
-   its device and in the whole ledger. Failed ones count, too. */
+/* Numbers a collection that is about to begin. Sets the members of *e that tell how many
+   collections there are on its device and in the whole ledger, with this one. Failed ones count,
+   too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
