@@ -64,11 +64,11 @@ examples := $(addprefix build/,quickstart llama bands oom server neighbours pool
 	cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/coverage.sh tests/examples.sh tests/diff.sh tests/places.sh \
 	tests/unload.sh tests/preload.sh tests/neighbours.sh tests/readme.sh tests/install.sh tests/ci.sh tests/values.sh
-# What other programs do with MemLord's files: browsers, profilers, debuggers.
-outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/symbols.sh tests/names.sh
-# PyTorch, the CUDA toolkit, programs under the interposer and programs that are killed: test-all alone
+# What other programs do with MemLord's files: browsers, profilers, debuggers; and signals at any moment.
+outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/symbols.sh tests/names.sh tests/signals.sh
+# PyTorch, the CUDA toolkit and programs under the interposer: test-all alone
 # runs these, as the gates have 20 minutes.
-rest := tests/torch.sh tests/cuda.sh tests/programs.sh tests/signals.sh
+rest := tests/torch.sh tests/cuda.sh tests/programs.sh
 include tests/parts.mk
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 

@@ -64,7 +64,7 @@
                       _free_begin, _free_end, _alloc_n, _free_n, _move, _copy
         views         several owners of one storage: memlord_track, _retain, _release,
                       _track_n, _release_n
-        arenas        bytes without an identity: memlord_arena_add, _sub
+        arenas        bytes that belong to no storage: memlord_arena_add, _sub
         fences        memory that the device still uses: memlord_free_deferred, _done,
                       memlord_block_use, memlord_retire
         sites         which code allocates: memlord_sites_enable, memlord_site_at, _of,
@@ -413,7 +413,7 @@
     memlord_export_start. The last one is the listener, which answers the neighbours, after
     memlord_pressure_open. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
-    MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
+    MemLord calls a ledger's allocator while it holds no lock. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
     recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
     first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
@@ -523,8 +523,8 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
-/* Makes strict C modes show what the implementation needs. It works only if memlord.h is the first
-   include. */
+/* Makes the system's headers declare what the implementation needs, even in a strict C mode. This
+   works only if memlord.h is the first include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
 #endif
@@ -558,8 +558,8 @@
 #define MLI_JOIN2(a, b) a##b
 #define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 
-/* A cast in the style of the language. Macros expand in the host's files, which may be compiled
-   with -Wold-style-cast. */
+/* A cast in the style of C or of C++. Macros expand in the host's files, which may be compiled with
+   -Wold-style-cast. */
 #ifdef __cplusplus
 #define MLI_CAST(type, value) static_cast<type>(value)
 #else
@@ -592,8 +592,8 @@
 #endif
 #endif
 
-/* Renames every symbol to p_memlord_... if the prefix is p. The source goes on saying memlord_....
-   The list of names stands below the API, under >>prefix. This header includes itself to read the
+/* Renames every symbol to p_memlord_... if the prefix is p. The source still says memlord_.... The
+   list of names stands below the API, under >>prefix. This header includes itself to read the
    list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
@@ -612,13 +612,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* ---------------------------------------------------------------------- >>api -- */
+/* ---------------------------------------------------------------------- >>api --
+   The host is the program that calls MemLord. A ledger records the host's storages. A storage is
+   one real allocation, and a block is the record of a live one. A device is where storages live. A
+   selector is one device, all devices of a type, or all devices. >>concepts has all such words. */
 
 typedef struct memlord memlord; /* a ledger: one independent account book */
 
 /* -- results -- */
 
-/* For each result: its name, and its text. */
+/* Each line has the name and the text of a result. */
 #define MLI_RESULTS(X)                                                                        \
     X(OK, "ok")                                                                               \
     X(E_INVALID, "an argument is not valid")                                                  \
@@ -646,13 +649,14 @@ typedef enum memlord_result {
     MEMLORD_RESULT_COUNT
 } memlord_result;
 
-/* Names a result in a few words of English, for logs. Never NULL. */
+/* Returns the text of a result: a few words of English, for logs. The text is never NULL. */
 MEMLORD_API const char *memlord_result_text(memlord_result result)
     MLI_OFF(result == MEMLORD_OK ? "ok" : result == MEMLORD_E_OOM ? "no memory" : "refused")
 
 /* -- devices -- */
 
-/* For each type: its name, its text, and 1 if its memory is the host's physical memory. */
+/* Each line has the name and the text of a device type, and 1 if its memory is the physical memory
+   of the host's machine. */
 #define MLI_DEVICE_TYPES(X)                                                                   \
     X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
@@ -683,7 +687,7 @@ enum {
 
 typedef struct memlord_device {
     int16_t type;  /* MEMLORD_DEVICE_CPU, ... */
-    int16_t index; /* from 0 on; in a selector MEMLORD_ANY, too */
+    int16_t index; /* 0 or more; in a selector also MEMLORD_ANY */
 } memlord_device;
 
 /* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
@@ -726,9 +730,10 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Says that the bytes of a device are in the memory of another one, `physical`. For example, those
-   of an integrated GPU are in the cpu's memory, and those of a pool in its real device's. Both
-   devices then have one capacity, limit and headroom. `physical` equal to `device` undoes that.
+/* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
+   bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
+   the pool's real device. Both devices then have one capacity, one limit and one headroom (the
+   bytes that still fit). If `physical` is `device`, the call undoes that.
    Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
            the memory of a third device, if other devices are in the memory of `device`, or if
            tickets are open on the physical device that `device` is on now. */
@@ -745,8 +750,8 @@ MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t ca
 
 /* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
    pages from the operating system, and does not call malloc. `alloc` returns NULL when there is no
-   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, with
-   no storage locked. */
+   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, while
+   it holds no lock. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -781,8 +786,8 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
-/* The last frame that an unwinder writes if the stack goes on and the unwinder cannot tell where:
-   in code without unwind tables, say. Reports show such a stack as cut. */
+/* An unwinder writes this as its last frame if the stack goes on, but the unwinder cannot tell
+   where, as in code without unwind tables. Reports show such a stack as cut. */
 #define MEMLORD_FRAME_LOST ((void *)1)
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
@@ -823,7 +828,8 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
     size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
-    uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
+    uint64_t counter_batch;      /* most bytes that a thread counts before it adds them to a peak;
+                                    0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
@@ -838,7 +844,7 @@ typedef struct memlord_desc {
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
    Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
            is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
-           hears which. E_NOMEM. After an error *out is NULL.
+           gets a message that says which. E_NOMEM. After an error *out is NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -878,24 +884,30 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
+/* The first groups record storages. A storage is one real allocation. It is live from its alloc to
+   its end, and a block is the record of a live storage. A view is a further reference to a storage.
+   A freed storage is pending while its device still uses it. A site is a place in the source, a tag
+   is a purpose of bytes, and a mistake is a call that the host should not have made. A selector
+   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
    device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
+   dropped_allocs. A storage that was dropped in this way is not recorded, and its free returns
    MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
-   one it lets one free of an unknown storage of the same type pass.
+   one it lets one free of an unknown storage on a device of the same type pass.
    Cost:   tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
 /* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
    function and line in one module are one site. The ledger reads a record when it first sees it,
-   copies its strings, and from then on knows the site by the record's address. So if dlopen loads a
-   plug-in where another one was, and a record of the new one is at the address of an old one, the
-   ledger takes it for the old place. To prevent that, link plug-ins that plant sites with
-   -Wl,-z,nodelete. */
+   copies its strings, and from then on knows the site by the record's address. If dlopen loads a
+   plug-in where another plug-in was, a record of the new one may be at the address of an old
+   record. The ledger then takes the new place for the old one. To prevent that, link plug-ins that
+   plant sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -924,10 +936,11 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
-   uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
-   the call, and the new storage begins. `reallocs` counts each realloc.
-   Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
-             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+   uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
+   storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
+   each realloc.
+   Requires: no other thread can have got the old address since the real realloc, as when the block
+             has grown in place. Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -942,9 +955,9 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Begins a realloc. It takes old_storage off the map, and goes on counting its bytes. Call it
-   before the real realloc, because another thread may own the old address once that returns. Every
-   begin needs one end.
+/* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
+   counting its bytes. Call it before the real realloc, because another thread may own the old
+   address once the real realloc returns. Every begin needs one end.
    Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
            same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
@@ -962,18 +975,20 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a free whose real call may fail. It takes the storage off the map, and goes on counting
-   its bytes. A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0
-   does nothing. Every begin that returned MEMLORD_OK needs one end.
+/* Begins a free whose real call may fail. It takes the storage off the map (the table of live
+   storages), and goes on counting its bytes. If the storage has recorded uses (memlord_block_use),
+   it is freed here instead, and is pending until they are done. Storage 0 does nothing. Every begin
+   that returned MEMLORD_OK needs one end.
    Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
            already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description. The token may also come
-   from memlord_realloc_begin, if its realloc turned out to be a free.
+/* Ends a free: takes the bytes of the storage off the counts or, if the real call `failed`, brings
+   the storage back. A storage with recorded uses comes back without its uses, its views and its
+   description. The token may also come from memlord_realloc_begin, if its realloc turned out to be
+   a free.
    Errors: E_STATE if the token was used already or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -1003,9 +1018,10 @@ typedef struct memlord_fence {
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets its tag, description, references and mark. `moves` of the destination counts the
-   move, and reports count moves per pair of devices. With a `fence`, which may be NULL, or with
-   recorded uses the source is pending until they are done, as after memlord_free_deferred.
+   destination gets the tag, description, references and mark of the source. `moves` of the
+   destination counts the move, and reports count moves per pair of devices. If `fence` is not NULL,
+   or the source has recorded uses (memlord_block_use), the source is pending until all of them are
+   done, as after memlord_free_deferred.
    Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
            no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
@@ -1026,8 +1042,8 @@ MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, meml
 /* -- views: several owners of one storage -- */
 
 /* Records that the caller holds a storage. A storage that is not live begins, with one reference. A
-   live storage gets one more reference and no bytes; `bytes` is then ignored. So tied weights and
-   views count once. */
+   live storage gets one more reference and no bytes; `bytes` is then ignored. So the bytes of a
+   storage with several owners, such as tied weights, count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1052,9 +1068,10 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* -- arenas: bytes without an identity -- */
+/* -- arenas: bytes that belong to no storage -- */
 
-/* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
+/* Adds bytes to the arena balance of a device, under the tag of this thread. The balance is the
+   bytes that were added and not taken yet; they belong to no storage. A site counts the bytes that
    it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
    block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
    has a site and a stack.
@@ -1088,9 +1105,9 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
    for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
-   MEMLORD_FLAG_DEFER; there a fence may record its event. It calls `drop`, if set, exactly once,
-   when MemLord will not call `done` again. An alloc with the key of a pending storage ends that
-   storage first.
+   MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
+   if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
+   storage ends that storage first.
    Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
            unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
@@ -1105,15 +1122,15 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
 
-/* Records that a live storage is used by the work that the fence stands for (record_stream). A
-   later memlord_free or memlord_release of the storage then waits until all its uses are done. A
-   later use on the same queue replaces an earlier use.
-   Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
+/* Records that a live storage is used by the work that the fence stands for, as record_stream of
+   PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
+   uses are done. A later use on the same queue replaces an earlier use.
+   Errors: as memlord_free_deferred, but unknown_frees does not count E_UNKNOWN. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Credits every deferred free whose fences are done, and returns how many bytes it credited.
+/* Ends every pending storage whose fences are done, and returns how many bytes these storages had.
    Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
            done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1125,13 +1142,13 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
-   the return address of its own function. `file` is the module and the offset in it, such as
-   "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
-   symbol that contains the address (link with -rdynamic). It is "" if there is none, and on Windows
-   and macOS. MemLord looks it up when the site is first shown in a report, by memlord_sites_top or
-   of a block, but not for a line of the log. After dlclose the site stays as it was. If another
-   module then gets the address, its site is a new one. The result is never NULL, and lives until
-   destroy.
+   the return address of the function that it is in. `file` is the module and the offset in it, such
+   as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
+   dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
+   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
+   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
+   log. After dlclose the site stays as it was. If another module then gets the address, its site is
+   a new one. The result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1184,8 +1201,8 @@ typedef struct memlord_function {
 /* Names the functions at a return address, the innermost first: each is inlined in the next one.
    Reports show all of them in stacks. They show the site as the first function that is not of a
    library; if there is none, as the last one. The strings are copied.
-   Errors: E_INVALID no functions, or more than 256; E_UNKNOWN a planted site, or not seen by this
-           ledger; E_NOMEM. */
+   Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
+           or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
                                                       const memlord_function *functions,
                                                       size_t count) MLI_OFF(MEMLORD_OK)
@@ -1212,8 +1229,8 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
-   on two devices is two rows. Sites whose number in `order` is 0 are left out.
+/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site that
+   is used on two devices is listed twice. Sites whose number in `order` is 0 are left out.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -1245,7 +1262,7 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
    is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
    In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
-   more in one case of 20. A stack without a sample has no row.
+   more in one case of 20. A stack without a sample is not listed.
    `temporaries` is the number of sampled blocks that their own thread freed before the next of its
    allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
    caller could keep one buffer. */
@@ -1261,9 +1278,10 @@ typedef struct memlord_stack_stat {
     uint64_t temporaries;
 } memlord_stack_stat;
 
-/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
-   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
+/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack that
+   is used on two devices, or with two sites, is listed twice. Stacks whose number in `order` is 0
+   are left out. A stack frees nothing, so the orders by frees list the stacks by what they
+   allocated.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -1293,7 +1311,8 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
 
 /* -- statistics -- */
 
-/* Every statistic of a device: its name, kind, name in PROMETHEUS, and text. The kinds are
+/* Each line has a statistic of a device: its name, its kind, its name in PROMETHEUS, and its text.
+   The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
    A selector of several devices adds the statistics up. To add one, add a line here and the code
@@ -1412,8 +1431,8 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* For each rate of statistics that reports show: its name, its name in PROMETHEUS, and its text. A
-   rate is 0 to 1, or NaN when nothing was counted. */
+/* Each line has a rate that reports show: its name, its name in PROMETHEUS, and its text. A rate is
+   0 to 1, or NaN when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
     X(recovery_rate, "recovery_ratio",                                                        \
@@ -1426,9 +1445,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
-   scopes, and sets each peak to the live bytes. Live storages stay live. Calls of other threads
-   wait meanwhile, as they do for memlord_peak_reset. */
+/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0, also
+   those of sites and scopes, and sets each peak to the live bytes. Live storages stay live. Calls
+   of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
@@ -1671,12 +1690,24 @@ MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets how many bytes a tag is planned to hold on a device, for reports to compare.
+/* Sets how many bytes a tag is planned to hold on a device. Reports compare them with the live
+   bytes.
    Errors: E_INVALID if the tag is NULL or "", or bytes is over 2^48; E_DEVICE if `device` is not
            one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
+/* The next groups are about the memory of devices and the phases of a program. A physical device is
+   memory that one or several devices share. A poller is a thread of MemLord that samples a physical
+   device at intervals. A ticket holds bytes of a limit for later allocs. An account is charged the
+   bytes of a request or a user. A pool is device memory that the host's own allocator holds. A
+   collection is a run of the host's callbacks that give memory back. A strategy is a list of bands;
+   a band is a range of used % (the used part of the capacity) with a threshold at which a
+   collection is due. A page is a file by which the ledgers of several processes tell each other
+   what they hold. A scope is a phase of the program with a name. A context is the open tags and
+   scopes that the calls of a thread use. A selector (`sel`) is one device, all devices of a type,
+   or all devices. >>concepts has all such words. */
+
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
    source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
@@ -1713,9 +1744,9 @@ typedef struct memlord_other {
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
    context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   live. Reports show them, and take them off what is unaccounted. `others` are the processes that
-   hold most besides this one, the largest first; a pid of 0 ends the list. memlord_explain and
-   reports show them, with their names where Linux tells those. */
+   among the live bytes. Reports show them, and take them off what is unaccounted. `others` are the
+   processes besides this one that hold most, the largest first; a pid of 0 ends the list.
+   memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -1732,8 +1763,8 @@ typedef struct memlord_capacity {
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
-   thread is in the old source, it waits until that has returned. It forgets the old source's
-   samples.
+   thread is in the old source, the call waits until the old source has returned. The samples of the
+   old source are forgotten.
    Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
@@ -1759,7 +1790,8 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
    overrides the interval. A poller also starts by itself when a device is used that has all three:
    a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
+   read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -1783,15 +1815,16 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity, and changes it with the capacity. It takes a sample
-   if no capacity is known.
+/* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes with
+   it. It takes a sample if no capacity is known.
    Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
-   keep. A negative result says how many bytes are too many. INT64_MAX says that neither limit nor
-   capacity is known. A device that is new to the ledger is added if its type has a source.
+/* Returns how many bytes still fit: the smaller of limit - live bytes and capacity - bytes in use,
+   minus what open tickets keep. A negative result says how many bytes are too many. INT64_MAX says
+   that neither limit nor capacity is known. A device that is new to the ledger is added if its type
+   has a source.
    Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
            source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
@@ -1804,20 +1837,22 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
-   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
-   it is -n where every device has at least n bytes to spare. It is 0 if the result is -1. */
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
+   result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
    physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
-   where several share the memory. The line also has the bytes of what is not listed, how many
-   requests failed on this device before, how many bytes the neighbours on the page hold there, and
-   how many of them rest: see memlord_pressure_open and memlord_pressure_raise. It returns a length
-   as snprintf does, and allocates nothing. MemLord logs this line itself when an allocation fails
-   for good. When a reservation is refused, it logs the line as a warning, at most once a second.
+   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
+   memory, each tag and site comes with its device. The line also has the bytes of the tags and
+   sites that it does not list, how many requests failed on this device before, how many bytes the
+   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
+   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
+   this line itself when an allocation fails for good. When a reservation is refused, it logs the
+   line as a warning, at most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1839,11 +1874,11 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
    and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
    freed something.
-   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there, also
-           over 2^62 bytes in all. A warning then has memlord_explain or the account, at most once a
-           second. E_INVALID if bytes is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one
-           device; E_NOMEM; E_STATE if the ledger's own allocator calls it. After an error *out is
-           0. */
+   Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
+           this thread uses there, or 2^62 in all. A warning then has the line of memlord_explain,
+           or names the account, at most once a second. E_INVALID if bytes is over 2^48 or `out` is
+           NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE if the ledger's own
+           allocator calls it. After an error *out is 0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -1893,11 +1928,11 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
    recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
    memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
-   the device's limit does. A ticket holds bytes of the account, too, until an alloc comes off it or
-   it is committed. A thread uses one account at a time, until the next call of this function or the
-   end of the thread. The account 0 means none. A resized block is charged its new bytes. A move to
-   another device ends the charge, and the block there is charged as an alloc. Arenas are not
-   charged.
+   the device's limit does. A ticket also holds bytes of the account, until an alloc uses these up
+   or the ticket is committed. A thread uses one account at a time, until the next call of this
+   function or the end of the thread. The account 0 means none. A resized block is charged its new
+   bytes. A move to another device ends the charge, and the block there is charged as an alloc.
+   Arenas are not charged.
    Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
            account from before.
    Cost:   these blocks take the general path, and 250 bytes more. */
@@ -1963,8 +1998,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
-                                 raise */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
+                                 them */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -1980,7 +2015,7 @@ typedef struct memlord_band {
 /* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
    are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
    uncovered 100 % are logged as warnings.
-   Errors: E_INVALID if a band is bad, which the log names; E_DEVICE if `sel` is not a selector;
+   Errors: E_INVALID if a band is bad; the log names the band. E_DEVICE if `sel` is not a selector;
            E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
@@ -1997,13 +2032,13 @@ MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, siz
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
 /* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
-   that of all devices until the host sets one, except with MEMLORD_FLAG_NO_STRATEGY. */
+   in force for all devices until the host sets a strategy, except with MEMLORD_FLAG_NO_STRATEGY. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
 /* -- collection -- */
 
-/* For each reason why a collection runs: its name, and its text. */
+/* Each line has the name and the text of a reason why a collection runs. */
 #define MLI_REASONS(X)                                                                        \
     X(BAND, "band") /* a threshold of the strategy is crossed */                              \
     X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
@@ -2074,9 +2109,10 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
-   wanted, or 0 for no number. *reclaimed, if not NULL, gets the bytes that they gave back, or 0
-   after an error. MEMLORD_OK says that a callback ran, not that it gave back enough.
+/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: how many
+   bytes are wanted, or 0 if that is not known. *reclaimed, if not NULL, gets the bytes that they
+   gave back, or 0 after an error. MEMLORD_OK says that a callback ran, not that it gave back
+   enough.
    Errors: E_INVALID if the reason is unknown; E_DEVICE if `device` is not one device; E_UNKNOWN if
            no callback serves the reason there; E_STATE if a collection of the device is running, or
            no callback could run. */
@@ -2084,8 +2120,9 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it at a
-   safe point. Without pollers it first samples what is older than their interval.
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it where
+   callbacks may run. Without pollers it first samples the devices whose latest sample is older than
+   the pollers' interval.
    Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2115,7 +2152,7 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
    and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
@@ -2157,8 +2194,8 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   It looks at the bands of the device, so a collection may run inside this call. Inside the
-   device's capacity source none runs, but a later call runs it.
+   It looks at the bands of the device, so a collection may run inside this call. If the device's
+   capacity source makes the call, no collection runs in it, but in a later call.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -2199,8 +2236,8 @@ enum {
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
    is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
    are then at least the sum of what the processes hold, and an emergency of one of them is an
-   emergency of all. The limit is of this process alone. Where the capacity is not known, the limit
-   stands for it. */
+   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
+   limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2213,9 +2250,9 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
 /* Sets the identity of the physical device that a device's bytes are in. The identity is a text
    that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
-   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of
-   its own: the cgroup with the lowest memory limit, or the machine, as memlord_pressure_open finds
-   it. NULL or "" takes off what the host has set.
+   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
+   built-in identity: the cgroup with the lowest memory limit, or the machine, as
+   memlord_pressure_open finds it. NULL or "" takes off what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -2241,9 +2278,9 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Leaves the page, and joins the listener. The file stays. If another thread is in
-   memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
-   call does nothing.
+/* Leaves the page, and waits until the thread of the listener has ended. The file stays. If another
+   thread is in memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too.
+   Without a page the call does nothing.
    Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2270,11 +2307,11 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
-           MEMLORD_MAX_SCOPES paths. Reports count what E_NOMEM dropped.
+           MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
    Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost scope of this thread. A thread that exits ends all of its own.
+/* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
    Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
            was adopted (see memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -2315,7 +2352,7 @@ MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scop
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
-/* The totals of all finished invocations of a path. The strings live until destroy. */
+/* The totals of a scope. An invocation is one run of the scope. The strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
     const memlord_site *site; /* place of the MEMLORD_SCOPED; NULL: memlord_scope_begin began the
@@ -2325,7 +2362,8 @@ typedef struct memlord_scope_stat {
     uint64_t count, running;  /* invocations that are over; invocations that are not */
     struct {
         int64_t total, min, max;
-    } bytes, blocks;          /* deltas of the invocations that are over */
+    } bytes, blocks;          /* bytes and blocks allocated less those freed, in the invocations
+                                 that are over */
     uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
                                  device counts by itself, and then the devices are added, so the sum
                                  is an upper bound if there are several */
@@ -2343,7 +2381,8 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds ns to the time that a device took for a scope, once its events have measured that time.
+/* Adds ns to the time that a device took for a scope. The host has measured that time, by events of
+   the device.
    Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
@@ -2372,10 +2411,10 @@ typedef struct memlord_context {
    after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
    zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
-   Errors: E_INVALID if `context` is NULL; E_STATE if it is a stale copy, of another live ledger, or
-           one that another thread is in, or if the ledger's own allocator calls; E_NOMEM if the
-           first swap cannot allocate the record of the context, or the thread has no record. After
-           an error nothing is swapped.
+   Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
+           live ledger, if another thread is in it, or if the ledger's own allocator makes the call;
+           E_NOMEM if the first swap cannot allocate the record of the context, or the thread has no
+           record. After an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
@@ -2391,11 +2430,11 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and
-   sites, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the
-   whole run. For a further one it drops and counts the snapshot whose neighbours are closest in
-   time. The first and the last one stay, and so do those in which a device, or all devices
-   together, held most. A checkpoint goes only when nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with the 16 largest tags and sites
+   of each device, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread
+   over the whole run. For a further snapshot it drops one, and counts that: the one whose
+   neighbours are closest in time. The first and the last one stay, and so do those in which a
+   device, or all devices together, held most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
            count one more dropped snapshot.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
@@ -2405,12 +2444,12 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which
-   much has changed. These snapshots have no blocks. The interval then grows with the ledger's
-   life, so that all of them fit. The time is that of the ledger's clock. While a clock of the
-   host's stands still no snapshot is taken. If the clock runs ahead, or the interval changes, the
-   thread notices within a second.
+   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
+   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
+   that are due, if much has changed; with this flag only checkpoints have blocks. The interval then
+   grows with the ledger's life, so that all of them fit. The time is that of the ledger's clock.
+   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
+   or the interval changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -2421,10 +2460,10 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
 
 /* -- events: every change, in a ring -- */
 
-/* For each kind of event: its name, and its text. */
+/* Each line has the name and the text of a kind of event. */
 #define MLI_EVENTS(X)                                                                         \
     X(ALLOC, "alloc")             /* a block begins */                                        \
-    X(FREE, "free")               /* a block is credited */                                   \
+    X(FREE, "free")               /* a block ends */                                          \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* the destination of a move begins */                      \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
@@ -2436,7 +2475,7 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
     MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
-    MEMLORD_EVENT_FREE = 1,        /* a block is credited */
+    MEMLORD_EVENT_FREE = 1,        /* a block ends */
     MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
     MEMLORD_EVENT_MOVE = 3,        /* the destination of a move begins */
     MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
@@ -2479,9 +2518,11 @@ MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK
    Errors: E_INVALID if `fn` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
-/* -- reports -- */
+/* -- reports --
+   A report is what a ledger knows, written in one of the formats below. PROMETHEUS and the other
+   names in capitals are these formats. */
 
-/* For each format: its name, the suffix of its files, and what it is. */
+/* Each line has a format: its name, the suffix of its files, and what it is. */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2554,17 +2595,17 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
    them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
    PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
-   digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
-   (device, tag, scope, rest, site, from, to, version), and what is beyond 1000 bytes.
+   digits and _. It also leaves out a label with the name of an earlier label or of one of MemLord's
+   own labels (device, tag, scope, rest, site, from, to, version), and all labels beyond 1000 bytes.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
    memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
-   ledger's output_dir, or else the current directory. It replaces no file. If there is one of that
-   name, the process id and a number follow the time. The last call counts. A forked child that
-   exits writes a report of its own.
+   ledger's output_dir, or else the current directory. It replaces no file. If there is a file of
+   that name, the process id and a number follow the time. Of several calls the last one counts. A
+   forked child that exits writes a report of its own.
    Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
@@ -2728,18 +2769,18 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends a guard. This context is then as deep in tags, or in scopes, as before the guard began. So
-   it also ends the tags or scopes that were begun since and not ended, and leaves adopted scopes
-   that were not returned. That is how the next guard around restores the depth after a longjmp. A
-   second end does nothing. In another context than the guard began in (that of another thread, or
-   of another fibre) it only counts, in dropped_sites of the sum of all devices. The first such end
-   is logged. */
+/* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
+   began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
+   adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
+   next outer guard thus ends its tag or scope. A second end does nothing. In another context than
+   the guard began in (that of another thread, or of another fibre) the call ends nothing, and
+   counts in dropped_sites of the sum of all devices. The first such end is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
 
-/* Records an alloc on a ticket: the name that memlord_alloc_with had in 0.4. The next release
-   leaves it out. */
+/* Records an alloc on a ticket, under the name that memlord_alloc_with had in 0.4. The next release
+   will not have this name. */
 MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
                                                  memlord_device device, uint64_t storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -2784,10 +2825,11 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 } /* extern "C" */
 #endif
 /* ---------------------------------------------------------------------- >>macros --
-   Macros that plant a site, pass a pointer, or end a tag or a scope with its block of code. */
+   These macros plant a site (a static record of a place in the source), pass a pointer, or end a
+   tag or a scope with its block of code. */
 
-/* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
-   address. In C without GNU extensions such a handle is cut to the width of an address. */
+/* Gives the key of a storage: its address, or its handle as an integer. A handle may be wider than
+   an address. In C without GNU extensions such a handle is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -2804,9 +2846,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The site of this line: the address of a static record. In C without statement expressions it is
-   NULL, and the macros below are statements that plant the record themselves. With MEMLORD_DISABLE
-   it is NULL, too. */
+/* Gives the site of this line: the address of a static record. In C without statement expressions
+   it is NULL, and the macros below are statements that plant the record themselves. With
+   MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -2830,9 +2872,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* The place that called the function you are in: memlord_site_at of its return address. This site
-   has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE(). The
-   argument is a ledger; without an argument the ledger is memlord_global(). A function that the
+/* Gives the place that called the function you are in: memlord_site_at of its return address. This
+   site has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE().
+   The argument is a ledger; without an argument the ledger is memlord_global(). A function that the
    compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
    only. */
 #if defined(__GNUC__)
@@ -2860,8 +2902,8 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_CALL(name, ...) name(__VA_ARGS__, MEMLORD_SITE())
 #endif
 
-/* The recording calls, with the storage as a pointer and with the site of the call. In GNU C and in
-   C++ they are expressions of type memlord_result, otherwise statements. */
+/* These macros make the recording calls, with the storage as a pointer and with the site of the
+   line. In GNU C and in C++ they are expressions of type memlord_result, otherwise statements. */
 #define MEMLORD_ALLOC(lord, dev, ptr, bytes)                                                  \
     MLI_CALL(memlord_alloc, lord, dev, MEMLORD_KEY(ptr), bytes)
 #define MEMLORD_FREE(lord, dev, ptr) MLI_CALL(memlord_free, lord, dev, MEMLORD_KEY(ptr))
@@ -2881,8 +2923,9 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
        MEMLORD_SCOPED(lord, "decode");      is a scope
 
    They end with the block however it is left: by break, continue, return, goto or an exception.
-   longjmp skips the end; then the end of the next guard around restores its own depth. The name of
-   a scope is a string literal, as its record is static. The name of a tag may be a variable.
+   longjmp skips the end; then the end of the next outer guard also ends what was left open. The
+   name of a scope is a string literal, because the record of the scope is static. The name of a tag
+   may be a variable.
    Both are declarations. After `if (x)` or a case label give them a block of their own:
 
        case 1: { MEMLORD_TAGGED(lord, "a"); ... }
@@ -2996,8 +3039,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* The namespace inside mlord. Files of one program may be compiled in different ways, so each way
-   has types of its own. */
+/* The namespace inside mlord. Files of one program may be compiled with different knobs, such as
+   MEMLORD_DISABLE, so each way has types of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -3189,8 +3232,9 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* Returns true if the handle has an end to record. It has none if it is empty, on a NULL
-       ledger, or if the ledger refused the reference. It has one after E_NOMEM. */
+    /* Returns true if the handle has an end to record. A handle has no end to record if it is
+       empty, if its ledger is NULL, or if the ledger refused the reference. After E_NOMEM it has an
+       end to record. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
@@ -3274,8 +3318,8 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 #endif
 
 #endif /* MEMLORD_H */
-/* Stands outside the include guard, because another header may have included memlord.h without
-   MEMLORD_PMR. */
+/* This part stands outside the include guard, because another header may have included memlord.h
+   without MEMLORD_PMR. */
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
@@ -3284,9 +3328,10 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 namespace mlord {
 MLI_WAY {
 
-/* Records what passes through it to another memory resource, on a device. A block's site is the
-   code that called allocate. Without optimisation that is an inline function of the C++ library.
-   Frees have no site. Requires: the ledger and `upstream` outlive the resource. */
+/* Passes every request on to another memory resource, and records the memory that it gets, on a
+   device. A block's site is the code that called allocate. Without optimisation this code is an
+   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
+   outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -3631,8 +3676,8 @@ typedef struct mli_job {
 /* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
    declarations. It uses no other module. Locks: none. */
 
-/* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
-   the compiler stops here. */
+/* The defaults of the knobs that a host may define (>>knobs in the manual). If a knob has an
+   impossible value, the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
@@ -3674,9 +3719,9 @@ typedef struct mli_job {
 #error "stb_ds.h came before memlord.h: put MEMLORD_IMPLEMENTATION in a file of its own"
 #endif
 
-/* Declares a private function or table that other modules use. In the product it is static. In a
-   build with an object for each module the linker sees it, and hosts do not. A variable is declared
-   in the header of its module and defined in the body. */
+/* Declares a private function or table that other modules use. In the product, memlord.h, it is
+   static. In a build with an object for each module the linker sees it, and hosts do not. A
+   variable is declared in the header of its module and defined in the body. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;
@@ -3748,8 +3793,8 @@ MLI_PRIVATE void mli_yield(void);
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
 /* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
-   it is the kernel's number. If a sandbox refuses to tell that, and on other POSIX systems, it is
-   pthread_self, an address. */
+   it is the kernel's number of the thread. On other POSIX systems, or if a sandbox refuses to tell
+   the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
    Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
@@ -4244,21 +4289,23 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
-   process, and the names of this process and of its machine, with its arguments. It may use os/system. Invariant: a
-   doubtful number counts as unknown, because a wrong number is worse than none. Locks: none. */
+/* Tells the capacity of the cpu device: the memory that the machine and the cgroups of this process
+   have for it. Also tells the names of this process and of the machine, and the program's
+   arguments. May use os/system. Invariant: a doubtful number counts as unknown, because a wrong
+   number is worse than none. Locks: none. */
 
-/* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
-   time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
+/* mli_cpu_sample is the capacity source of the cpu device: the function that tells how much memory
+   there is and how much is in use. It returns 0 if the numbers are known. It calls no malloc and no
+   stdio, uses little stack, and keeps errno. Requires: one caller at a time. An mli_cpu of zeros is
+   valid. The caller may set `root`, and nothing else. */
 
 /* Which process a report is of. A text that is not known is "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
-    char arguments[1024]; /* the program's arguments with a space between two, without the first,
-                             which is its name; cut text ends in "..."; "" also if the reader was
-                             not asked for them */
+    char arguments[1024]; /* the program's arguments, without its name, with a space between two;
+                             text that was cut ends in "..."; "" also if mli_identity_read was not
+                             asked for them */
 } mli_identity;
 
 /* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
@@ -4411,10 +4458,10 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is
-   /proc/self/cgroup, with lines number:controllers:path. The path is cut out in place. The memory
-   controller belongs to one version at a time. If no line names it, it belongs to version 2, whose
-   line has no controllers. */
+/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
+   /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
+   the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
+   time. If no line names it, it belongs to version 2, whose line has no controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -4433,9 +4480,9 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
 }
 
 /* Reads the bytes in use in the cgroup of a directory. Page cache, active or inactive, does not
-   count, because the kernel drops it before it refuses memory. MemAvailable counts it as available,
-   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists and
-   count as used. So does cache that the file does not list. */
+   count, because the kernel drops it before it refuses memory. MemAvailable of /proc/meminfo counts
+   page cache as available, too. (Kubernetes subtracts only the inactive part.) shmem and locked
+   pages are on other lists and count as used. So does cache that memory.stat does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     static const char caches[2][2][20] = {{"inactive_file", "active_file"},
                                           {"total_inactive_file", "total_active_file"}};
@@ -4479,8 +4526,8 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
 }
 
 /* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
-   above. *total is the lowest limit. *left is the least that any of them leaves. `root` is the
-   length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
+   above. *total is the lowest limit. *left is the least that any of these limits leaves. `root` is
+   the length of the prefix cpu->root in cpu->path. Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -4504,13 +4551,13 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     return -1;
 }
 
-/* Puts the root, a prefix of all paths, into cpu->path, and returns its length. */
+/* Puts cpu->root, a prefix of all paths, into cpu->path, and returns the length of the prefix. */
 static size_t mli_cpu_root(mli_cpu *cpu) {
     return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
 /* Returns how many bytes of this process are in memory (RSS), or 0 if that is not known. `root` is
-   the length of the root in cpu->path. */
+   the length of the prefix cpu->root in cpu->path. */
 static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
     uint64_t bytes = 0;
     if (mli_cpu_read(cpu, root, "/proc/self/status") ||
@@ -4534,8 +4581,8 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-/* Reads the first bytes of a file. Returns how many there are, 0 if the file cannot be read. Keeps
-   errno. */
+/* Reads the first bytes of a file. Returns how many bytes it read, or 0 if the file cannot be read.
+   Keeps errno. */
 static MLI_COLD size_t mli_head_read(const char *path, char *buf, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -4572,8 +4619,8 @@ static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size
     }
     for (i = 0; i < n; i++) out->arguments[i] = text[i] ? text[i] : ' ';
 }
-/* Reads the program and, with `arguments`, its arguments. One buffer has the path of a file and what
-   is read there, because a report may be written on a stack of 16 KiB. */
+/* Reads the program's name and, if `arguments` is 1, its arguments. One buffer has both the path of
+   a file and the text that is read, because a report may be written on a stack of 16 KiB. */
 static MLI_COLD void mli_program_read(const char *root, int arguments, mli_identity *out) {
     static const char exe[] = "/proc/self/exe", cmdline[] = "/proc/self/cmdline";
     char text[sizeof out->arguments + MLI_PATH_MAX], *target = text + MLI_PATH_MAX;
@@ -4880,7 +4927,7 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: dlopen has loaded the modules that follow */
+    int dynamic; /* 1: the modules that follow in the loader's list were loaded by dlopen */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
@@ -5279,8 +5326,8 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; }
    early, or only at a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
-/* Returns 1 if a return address is in one of MemLord's own functions that stand between a call of
-   the host and MLI_NOTE_CALLER. */
+/* Returns 1 if a return address is in one of MemLord's own functions that run between a call of the
+   host and MLI_NOTE_CALLER, which notes the host's return address. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -5309,10 +5356,11 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     return *mark != 0;
 }
 
-/* Compares the address with the bounds of a section. Below -O2 the functions between a call of the
-   host and MLI_NOTE_CALLER keep their frames. Recorded stacks leave these frames out. These
-   functions lie in one section, and the linker tells where it begins and ends. A copy that was
-   inlined into the host's function lies elsewhere, and counts as the host's. */
+/* Below -O2 the functions that run between a call of the host and MLI_NOTE_CALLER keep their
+   frames. Recorded stacks leave these frames out. These functions lie in one section, and the
+   linker tells where the section begins and ends. So mli_is_own compares the address with these
+   bounds. A copy of such a function that was inlined into the host's function lies elsewhere, and
+   counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -5341,8 +5389,9 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* The unwinder of libgcc_s or libunwind, if the program has it. Otherwise it is backtrace of the C
-   library, which loads libgcc_s. Both are weak, so that no program must link them. */
+/* mli_unwind calls the unwinder of libgcc_s or libunwind, if the program has one. Otherwise it
+   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that no
+   program must link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
@@ -5396,13 +5445,15 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
-/* Owns the words that threads share, the locks and the lock order. It may use os/. Invariants: a
-   word is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
-   bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
+/* Has the words that threads share (mli_u32, mli_u64 and mli_ptr), the locks and the lock order.
+   May use os/. Invariants: a word is a struct, so that an access without one of the functions below
+   does not compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
+   Locks: the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its
+   place in that list. A shard is a part of the map of blocks. */
 
-/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: other
-   threads read the value and conclude nothing else from it. Layout and code are the same in C and
-   C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
+/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: a thread
+   that reads the value may conclude nothing about other words. Layout and code are the same in C
+   and C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
    halves. So mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
@@ -5419,9 +5470,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
-   __dmb on ARM64. On x86 the processor keeps loads and stores in that order, so a barrier for the
-   compiler is enough. Each seq_cst load comes after an exchange by the same thread. With MSVC that
-   exchange is a full barrier, so the load needs no barrier of its own. */
+   __dmb on ARM64. On x86 the processor itself keeps the order that acquire and release ask for, so
+   a barrier for the compiler is enough. Each seq_cst load comes after an exchange by the same
+   thread. With MSVC that exchange is a full barrier, so the load needs no barrier of its own. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -5471,9 +5522,9 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #else
 /* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486). The address of a
-   word chooses the lock that guards the word. The locks of libatomic cannot be used, because if
-   another thread holds one of them at a fork, the child finds it locked for good. The exchange that
-   takes a lock pairs with the release store that drops it. */
+   word chooses the lock that guards the word. The locks of libatomic cannot be used: if another
+   thread holds one of them at a fork, that lock stays locked for good in the child. The exchange
+   that takes a lock pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -5527,7 +5578,7 @@ static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
 /* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
-   plain load into an operand, but not an atomic load. */
+   plain load into an operand of another instruction, but not an atomic load. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
@@ -5574,7 +5625,7 @@ enum {
     MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
                            totals */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
-                           row's published balance */
+                           row's published bytes */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
@@ -5606,8 +5657,8 @@ enum {
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes it pairs with the release store that drops
-   it. */
+/* A spin lock for short work. The exchange that takes the lock pairs with the release store that
+   drops the lock. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
@@ -5649,10 +5700,11 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits a moment. A thread that waits for another calls it in a loop. *n counts the calls. Most
-   calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first MLI_SPIN_TURNS times, and
-   sleeps for 50 us to 1 ms from then on. Yielding alone is not enough, because a real-time thread
-   that yields lets no thread of lower priority run, and such a thread may hold the lock. */
+/* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
+   these calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first
+   MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone is not enough,
+   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+   may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
@@ -5850,7 +5902,8 @@ typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_ar
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
-    mli_u32 displaced; /* how many entries are not in their home bucket */
+    mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
+                          begins */
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
@@ -5868,7 +5921,8 @@ typedef struct mli_helper {
 } mli_helper;
 
 /* A physical device. The devices cpu, pinned and mapped share one, because all three use the memory
-   of the machine. */
+   of the machine. The capacity source is the function that tells how much memory the physical
+   device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
     mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_frame`,
                               `sampler_reader` and `poller`; also guards the bands of the devices
@@ -5928,24 +5982,24 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark, shifted to its place in a word of a block's
-                              record */
+    mli_u64 mark;          /* the current mark (memlord_mark), shifted to its place in word2 of a
+                              block's entry */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
                                                element stays 0 */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* bits MLI_HOOK_... */
-    mli_u32 alert;     /* bits MLI_ALERT_... */
+    mli_u32 hooks;     /* bits MLI_HOOK_...: what every call of the ledger has to do besides */
+    mli_u32 alert;     /* bits MLI_ALERT_...: the work for the end of a call */
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
-                          for */
+    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
+                          (services/bands.h) allow for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
-    mli_ptr all;       /* mli_thread *: the first record of the list */
+    mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
     struct mli_thread *orphan; /* the record that threads without a record of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
@@ -5964,7 +6018,7 @@ struct mli_stacks_state {
     mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
-                                                   vector; they grow under the cold lock */
+                                                   vector; the vectors grow under the cold lock */
     mli_u64 cut;                      /* how many stacks have at most one return address, because no
                                          more could be taken */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
@@ -5977,14 +6031,14 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
-                                     is published */
+    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call is
+                                     published */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
-    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a counter
-                                     also looks for a due snapshot at its end; 0: no call looks */
-    mli_u64 looks;                /* how many times a counter was published while `batch` was 0 and
+    mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
+                                     looks at its end whether a snapshot is due; 0: no call looks */
+    mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
@@ -5992,8 +6046,9 @@ struct mli_counters_state {
 };
 struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
-    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
-    mli_u32 polling;       /* one of MLI_POLLING_... */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
+                              can be in force */
+    mli_u32 polling;       /* one of MLI_POLLING_...: which pollers run */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
@@ -6047,6 +6102,9 @@ struct memlord {
 #define MLI_X(module) struct mli_##module##_state *module;
     MLI_STATES(MLI_X)
 #undef MLI_X
+    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
+                              Only an interposer sets this, because it then still has to name
+                              places, which takes time */
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
@@ -6057,8 +6115,8 @@ typedef struct mli_life {
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a registered ledger, and may allocate. After an error the ledger is not
-       made. */
+    /* Does what needs a ledger that is in the list of live ledgers, and may allocate. If it returns
+       an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
@@ -6077,6 +6135,9 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
+/* Returns the ns from the making of the ledger until now or, if the program has ended, until
+   then. */
+MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
@@ -6108,7 +6169,8 @@ enum { /* values of mli_process.started */
 /* The only state of the process. Its valid initial state is all zeros. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
-    mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
+                               ledgers */
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
@@ -6175,7 +6237,8 @@ typedef struct mli_self_state {
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
     memlord *found;            /* result of the latest memlord_find */
-    uint32_t hooked;         /* 1: the exit hook of the thread is set */
+    uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
+                                when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
@@ -6222,7 +6285,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
 /* Stores in mli_self the return address and the frame of the host's call, which takes the general
-   path. */
+   path (calls/record). */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
 /* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
@@ -6238,6 +6301,10 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
     return lord->clock.fn ? lord->clock.fn(lord->clock.user) : mli_now();
+}
+MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord) {
+    const uint64_t ended = mli_u64_load(&lord->program_ended);
+    return (ended ? ended : mli_ledger_now(lord)) - lord->started;
 }
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
     if (take)
@@ -6283,9 +6350,10 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* The walk begins with the frame of the call in progress, because MemLord's own code need not keep
-   frame pointers. A caller's frame lies above that of the function it called. The walk ends at a
-   frame that does not lie above the one before. So a cycle of frames ends the walk, too. */
+/* While MemLord samples a stack, the walk begins with the frame of the public function that the
+   host called, because MemLord's other functions need not keep frame pointers. A caller's frame
+   lies above the frame of the function that it called. The walk ends at a frame that does not lie
+   above the one before. So a cycle of frames ends the walk, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -6327,7 +6395,7 @@ typedef struct mli_out {
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total;    /* bytes that were written so far, with those that were cut */
+    size_t total;    /* bytes that were written so far, including those that were cut */
     size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
     int failed;      /* 1: `fn` has failed and is not called again */
@@ -6341,7 +6409,8 @@ MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number)
 
 /* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
-/* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
+/* Terminates the text in a buffer with a 0. Returns the full length of the text, including what was
+   cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
 /* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
@@ -6370,8 +6439,9 @@ MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
-   as it is. That holds for a sequence that is not well-formed by RFC 3629 (such as a surrogate),
-   for a control character, and for U+FFFD, by which mli_put_invalid_byte marks a byte. */
+   as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
+   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte marks
+   a byte with it. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
@@ -6384,14 +6454,14 @@ MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text);
 /* Writes a JSON string, or null if the text is NULL. */
 MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
 
-/* Writes a string into a line of text, cut after o->name_max characters. It writes `instead` for
-   the character `other`, unless that is 0. */
+/* Writes a string into a line of text, cut after o->name_max characters. Writes `instead` in place
+   of the character `other`, unless `other` is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead);
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site as "read_tensors loader.c:12". Writes its function and its file by `put`. */
+/* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -6410,8 +6480,9 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 /* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
-   before. The byte written last is still in the buffer, because a full buffer is flushed only when
+/* Writes JSON by a format string. If the format begins with a comma, and the last byte written is a
+   [ or {, leaves out the comma. Requires: if the format begins with a comma, something was written
+   before. The last byte written is still in the buffer, because a full buffer is flushed only when
    more text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
@@ -6605,7 +6676,7 @@ MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_digits(o, byte, 16, 2);
 }
 
-/* Returns 1 if a byte is a character of ASCII that JSON has as it is, also within HTML. */
+/* Returns 1 if a byte is an ASCII character that needs no escape in JSON, even within HTML. */
 static int mli_is_plain_json(unsigned char c) {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
 }
@@ -6734,9 +6805,9 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
    written as -.
-   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd is any
-   number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with %jd, and
-   for NaN with %g. */
+   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
+   any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with
+   %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -6937,10 +7008,10 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
-   formatted only if the logger receives its level, and no lock is held while the logger runs. Lock:
-   log, for the logger and the number of calls in it. memlord_logger_set waits until no call is in
-   the old logger. */
+/* Owns the logger, the function of the host that receives MemLord's messages. May use os/ and
+   base/text. Invariants: a debug line is formatted only if the logger receives messages of its
+   level, and no lock is held while the logger runs. Lock: MLI_RANK_LOG, for the logger and the
+   number of its calls in progress. memlord_logger_set waits until no call is in the old logger. */
 
 /* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
@@ -7008,7 +7079,8 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Subtracts from the counts the logger calls that the thread has begun since `before`. */
+/* Ends the logger calls that the thread has begun since `before`: takes them off the ledger's
+   counts of calls in progress. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
@@ -7104,7 +7176,8 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps only the logger calls that this thread is in, because the child has no other thread. */
+/* In a forked child, keeps only the logger calls that this thread is in, because the child has no
+   other thread. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -7145,8 +7218,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    /* If this thread is in the old logger, the other thread in this function may wait for it. So
-       this thread does not wait for the other. */
+    /* Another thread may be in this function, and may wait until this thread has left the old
+       logger. So if this thread is in the old logger, it does not wait for the other thread. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
@@ -7169,19 +7242,21 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory: regions from the allocator, cut into pieces. It may use os/ and
-   base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
-   so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
-   inside the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
+   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
+   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
+   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
+   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
-   functions that may call a malloc which the host has hooked. In between the thread is busy: its
-   generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
-   that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
-   the host, and the thread that holds that lock may call MemLord, too. So no call may rely on state
-   in the orphan record across an allocation. */
+   functions that may call a malloc which the host has hooked. In between the thread is busy:
+   mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
+   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
+   record of their own. A thread drops this lock while it is busy, because the allocator may wait
+   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
+   rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -7199,8 +7274,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
 /* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates a ledger and the states behind it, zeroed, in `size` bytes. Returns NULL if there is no
-   memory. */
+/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
+   NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
@@ -7213,7 +7288,7 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
    the last one. Regions are small, because a small region becomes free as a whole sooner than a
    large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size, because all shards of a ledger grow at about the same
+   merges with free neighbours of any size. All tables of a ledger's map grow at about the same
    time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
@@ -7334,8 +7409,8 @@ static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     return (char *)e + (size_t)first * MLI_PAGE;
 }
 
-/* Zeroes the first bytes of a run of pages. The system zeroes the others, which were never in
-   use. */
+/* Zeroes the first `dirty` bytes of a run of pages. The system zeroes the pages behind them, which
+   were never in use. */
 static void *mli_run_clear(void *run, size_t dirty, size_t size) {
     if (dirty < size) mli_pages_populate((char *)run + dirty, size - dirty);
     return memset(run, 0, dirty);
@@ -7432,8 +7507,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link in the list of regions that points to the region of a piece. The function walks
-   the list. */
+/* Walks the list of regions to the region that has a piece, and returns the pointer in the list
+   that points to this region. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -7460,9 +7535,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough, or NULL if there is none. It searches the first size
-   class that has such pieces. The result is the smallest of those among the first 16, or else the
-   first one after these. */
+/* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
+   class that has such pieces. Returns the smallest such piece among the first 16 of the class or,
+   if these have none, the first such piece after them. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -7495,8 +7570,8 @@ static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
 /* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
-   alignment of the block, and for the pointer to where it really starts. A block of the os
-   allocator needs neither. */
+   alignment of the block, and for a pointer to the start of the allocator's memory. A block of the
+   os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -7662,7 +7737,7 @@ MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
     return 1 / q;
 }
 
-/* The finalizer of splitmix64. */
+/* The function is the finalizer of the random number generator splitmix64. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
@@ -7692,12 +7767,13 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number, or NULL if it was not made yet. Any thread may call it. */
+/* Returns the record with a number, or NULL if it was not made yet. Any thread may call this
+   function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number, and makes its chunk if there is none. Returns NULL if there is
-   no memory. The release store pairs with the acquire load in mli_vector_at. Requires: the caller
-   is the only one that adds to the vector. */
+/* Returns the record with a number. If the chunk of the record is missing, makes it, in memory from
+   `grab`. Returns NULL if there is no memory. The release store pairs with the acquire load in
+   mli_vector_at. Requires: the caller is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
@@ -7705,8 +7781,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ------------------------------------------------------------------------ src/base/vectors.c -- */
 
-/* Returns the array of a vector, grown until it has room for `chunk`, or NULL if there is no
-   memory. Requires: the caller is the only writer of the vector. */
+/* Returns the array of a vector, grown until it has room for the chunk with the number `chunk`.
+   Returns NULL if there is no memory. Requires: the caller is the only writer of the vector. */
 static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
                                                     uint32_t chunk, mli_alloc_fn grab) {
     mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
@@ -7759,16 +7835,20 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
-/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
-   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free record
-   keeps its counts and its shards for the next thread. Locks: the registry lock; the orphan lock,
-   for the orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers). A
+   hook is a bit that gives every call further work. An alert is a bit that gives the end of a call
+   some work. The orphan record serves the threads that can have no record of their own. A row has
+   the counters of a device, a site or a tag. A cell is a thread's part of a row. A dev is the
+   number of a device, and a shard a part of the map of blocks. The exit hook of a thread is a
+   function that runs when the thread ends. May use base/memory and os/. Invariants: a record in use
+   belongs to one thread; a free record keeps its counts and its shards for the next thread. Locks:
+   the registry lock; the orphan lock, for the orphan record. */
 
-/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
-   with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. While a thread starts or stops a helper, the helper's `state` is
-   MLI_HELPER_BUSY, so that no other thread does so, too. No helper waits for the end of another
-   helper. */
+/* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
+   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
+   end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
+   helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -7776,8 +7856,9 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
-          MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
+          the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call to the general
+          path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -7789,9 +7870,11 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the thread shares a row with more threads than before: its next
-                                    call publishes the cells with too many unpublished bytes */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
+                                    to the thread's next sample */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
+                                    cells with too many unpublished bytes, because another thread
+                                    began to count on a row or reset a peak */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -7801,8 +7884,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
-    void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
-    uint64_t bits;   /* of a row: its bits in word2 */
+    void *value;     /* what was found: a cell, the ledger's copy of a tag, a site or a
+                        mli_thread_scope */
+    uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* the number of homes in the first cache, which lies in the thread
@@ -7825,15 +7909,18 @@ typedef struct mli_context {
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The members of a context that calls read. A thread record has those of its present context by
-   value. */
+/* The part of a context that every recording call reads. A thread record has a copy of this part of
+   the context that the thread is in. */
 typedef struct mli_current {
-    const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
-    struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
+    const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
+                                        none */
+    struct mli_span *span;           /* the span (books/spans) of the innermost scope, or NULL */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
-    uint64_t birth_bits;             /* the birth bits of word2 for this scope and stream under
-                                        birth_mark; 0 until they are looked up */
-    uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
+    uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
+                                        stream and the mark birth_mark; 0 until they are looked
+                                        up */
+    uint64_t birth_mark;             /* the mark, as mli_mark_bits returns it, for which birth_bits
+                                        holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
@@ -7853,7 +7940,8 @@ typedef struct mli_thread {
                                an exchange */
     mli_current now;        /* the members of the present context that calls read */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
-    uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
+    uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
+                               begin), less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
                                                  there is none */
@@ -7861,21 +7949,21 @@ typedef struct mli_thread {
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, which the thread itself reads here
-                                        without an acquire */
+    } own_chunks[MLI_BOOKS];         /* the chunks of the vectors `cells`; the thread itself reads
+                                        them here without an acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
     mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
                                         record is free, or is the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to, or NULL */
     struct memlord *lord;
-    mli_u64 detached;        /* how many blocks the thread detached, less those that it put back or
-                                ended; modulo 2^64 */
+    mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
+                                move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
-    uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
-                                mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
-                                every device, because the thread published cells of several */
-    int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
-                                alloc is picked */
+    uint32_t other_dev;      /* a device on which this call or an earlier one ended a block, until
+                                mli_call_end has looked at the device; 0 means none; MLI_DEV_ALL
+                                means every device, because the thread published cells of several */
+    int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
+                                picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
@@ -7901,10 +7989,10 @@ typedef struct mli_saver {
 } mli_saver;
 
 enum {                        /* memlord.threads.alert: the work that the end of a call finds */
-    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands allow for, or records
-                              to sweep */
+    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
+                              allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
-    MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
+    MLI_ALERT_WAITER = 4,  /* a thread in memlord_alloc_retry waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
@@ -7913,7 +8001,7 @@ enum {                        /* memlord.threads.alert: the work that the end of
                               are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
                                                          many flags near_threshold and
-                                                         check_requested are set */
+                                                         check_requested (mli_watch) are set */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
@@ -7944,10 +8032,10 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   Calls on the orphan record always enter so, because several threads share it, and what one of
-   them knows of the bit does not hold for the others. Requires: the caller holds the registry lock;
-   no other thread uses the record, unless it is the orphan record. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
+   Calls on the orphan record always enter by an exchange: several threads share it, and each of
+   them would have to know of the bit. Requires: the caller holds the registry lock; no other thread
+   uses the record, unless it is the orphan record. The exchange and the load are seq_cst: see
+   mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
@@ -7973,11 +8061,11 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 /* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
    Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
-/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
-   set. */
+/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
+   (mli_watch) are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets the number in the alert mask: how many flags near_threshold and check_requested are set.
-   Requires: no other thread changes the mask. */
+/* Sets the number in the alert mask: how many flags near_threshold and check_requested (mli_watch)
+   are set. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
    addition. */
@@ -8000,27 +8088,29 @@ MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 /* Returns how many thread records the ledger has, the orphan record included. */
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
 
-/* Sets the number of threads that the margins of bands allow for. A thread record beyond that
-   number raises an alert. */
+/* Sets the number of threads that bands allow for: each thread may keep bytes unpublished, and the
+   thresholds of bands have a margin for these (services/bands). A thread record beyond that number
+   raises an alert. */
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
-/* Returns the number of threads that the margins of bands allow for. */
+/* Returns the number of threads that bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or if an owner is
-   known to have died. Requires: the caller holds the registry lock. */
+/* Returns 1 if a sweep is due: a search for records whose thread has ended. It is due if there are
+   many records, or if a thread with a record is known to have ended. Requires: the caller holds the
+   registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
-/* Ends a sweep that has found `living` owners. The next sweep is due at twice as many records.
-   Requires: the caller holds the registry lock. */
+/* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
+   records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
-/* Writes the last report of a ledger, if one was requested, or was asked for at exit. */
+/* Writes the last report of a ledger, if a report was requested, or is to be written at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
-   argument. The add and the load are seq_cst, because another library may get the same key once the
-   key is deleted: see mli_process_end. */
+   argument. The add and the load are seq_cst, because another library may get the same exit key
+   once MemLord has deleted it: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
@@ -8030,8 +8120,9 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit, because it may come from a signal. The thread that clears the bit
-   writes the report. The acquire load pairs with the release store that set the saver. */
+   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
+   clears the bit writes the report. The acquire load pairs with the release store that set the
+   saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -8062,7 +8153,7 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
 /* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts the orphan record. Requires: the caller holds the registry lock. */
+/* Adds the orphan record to the list of records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the orphan lock for a fork. */
@@ -8184,8 +8275,8 @@ static mli_thread *mli_thread_spare(memlord *lord) {
 }
 
 /* Gives the calling thread a record: a free one, or else a new one. Returns NULL if there is no
-   memory. Raises the alert if so many records are in use that a sweep for dead owners is
-   worthwhile. */
+   memory. Raises the alert if so many records are in use that it is time to search for those whose
+   thread has ended. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -8194,7 +8285,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last picked block is that of the former owner, not of this
+            t->taken_row = 0; /* the last picked block was that of the former owner, not of this
                                  thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
@@ -8262,9 +8353,9 @@ static MLI_COLD int mli_thread_ready(void) {
     return mli_self.hooked != 0;
 }
 
-/* Returns the calling thread's record if the record in mli_self is of another ledger, or missing.
-   Past the thread's exit hook, or without memory for a record, locks and returns the orphan record.
-   Returns NULL if the ledger's own allocator makes the call. */
+/* Returns the calling thread's record in a ledger other than the one that the thread used last. If
+   the exit hook of the thread has run, or there is no memory for a record, locks and returns the
+   orphan record. Returns NULL if the ledger's own allocator makes the call. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
@@ -8410,8 +8501,12 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. Also owns what else an alloc
-   looks up for an entry: the number (dev) of a device, and the number of the current mark. May use
+/* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
+   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header
+   with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
+   a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
+   scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
+   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
    base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
    table, and it counts its changes of the table before it leaves. bench/README.md has the
    measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
@@ -8419,8 +8514,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 /* -- entries -- */
 
 /* A block in the map. Its key is the storage that the host gave. A storage below 1 <<
-   MLI_HANDLE_BITS is a handle; any other is an address. The fields of the words, from the lowest
-   bit on:
+   MLI_HANDLE_BITS is a handle; any other is an address. A side record (books/parts) has what does
+   not fit here. The fields of the words, from the lowest bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record, plus 1
      birth   mark:26 | 0:1; if born in a scope or on a stream: number of the birth:26 | 1:1 */
@@ -8479,7 +8574,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     return word;
 }
 /* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
-   index. A device whose type or index has more bits gets the last element, which is always 0. */
+   index. If the type or the index of a device has more bits, returns the index of the last element,
+   which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -8495,7 +8591,7 @@ static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
 }
 
 /* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
-   can be read. */
+   is set, because other threads may read it from now on. */
 MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
 /* Returns the type of a device. The map finds a block by its storage and the type of its device. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
@@ -8518,7 +8614,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* the buckets of a window: the home and the 15 buckets after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
+                            after it */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -8593,8 +8690,8 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
-/* Returns the entry of the slot whose print begins at a bit. A print has 8 bits, so each bit stands
-   for an eighth of an entry. */
+/* Returns the entry of the slot whose print begins at bit `bit` of the header. A print has 8 bits,
+   so each bit of the header stands for an eighth of an entry. */
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
@@ -8647,8 +8744,7 @@ enum { /* mli_shard.state */
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
 static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
-/* Returns the shard of an address. A handle is mostly in another shard, which mli_shard_of
-   returns. */
+/* Returns the shard of a key that is an address. mli_shard_of also finds the shard of a handle. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -8697,8 +8793,7 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the
-   bucket. */
+/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -8779,11 +8874,11 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on. (The bit
-   MLI_SPECIAL_NO_BARRIER is never cleared, and a later load never returns an older value.) The
-   release store of by_exchange pairs with the load in mli_barrier_threads. A thread that loads 1
-   there sees all that this thread did inside shards before it saw the bit. The loads here, in
-   mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: it has seen
+   the bit MLI_SPECIAL_NO_BARRIER, which is never cleared, and a later load never returns an older
+   value. The release store of by_exchange pairs with the load in mli_barrier_threads. A thread that
+   loads 1 there sees all that this thread did inside shards before it saw the bit. The loads here,
+   in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
    the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
@@ -8827,8 +8922,9 @@ MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
-/* Calls fn for every entry of a shard until fn returns nonzero, and returns what fn returned last.
-   Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
+/* Calls fn for each entry of a shard until fn returns a value other than 0. Returns what fn
+   returned last, or 0 for a shard without entries. Requires: the caller holds the shard's lock, or
+   no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -8845,11 +8941,11 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
 
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
-   home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
-   shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
-   that another has returned. In a small ledger, which can spare the memory, the bound is 2 such
-   entries to 64 buckets, so that almost every entry is in its home. Requires: the caller is inside
-   the shard. */
+   home. Too many are 14, 22, 30 or 38 such entries for each 64 buckets. Which of these numbers
+   holds depends on the number of the shard, so that shards of equal blocks do not all grow at once.
+   One shard can then use the memory that another has returned. In a small ledger, which can spare
+   the memory, 2 such entries for each 64 buckets are too many, so that almost every entry is in its
+   home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
@@ -8947,8 +9043,9 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
 }
 
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
-    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger; spares
-                                                               it their locks */
+    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger have no
+                                                               table, so the function takes few
+                                                               locks there */
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
     if (s->stopped_state == MLI_SHARD_NEW) {
@@ -9131,11 +9228,12 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
-/* Owns the spans, and the invocations of scopes that threads share. A span belongs to one scope
-   that a thread is in. For each device it records the level of the thread's cell (bytes allocated
-   less freed) when the scope began, and the highest level since. services/scopes begins and ends
-   spans, and services/joint shares invocations. May use books/threads. Invariant: one thread at a
-   time changes a span, and needs no lock for that. Locks: joint, one for each invocation. */
+/* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
+   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   device it records the level of the thread's cell (bytes allocated less freed) when the scope
+   began, and the highest level since. services/scopes begins and ends spans, and services/joint
+   shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
+   needs no lock for that. Locks: joint, one for each invocation. */
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context may be in */
 
@@ -9145,17 +9243,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
-   thread runs a member, `level` includes the base of the thread's cell less the level at which the
-   member's span began. A base is at most the level of its cell. So `level` is at most the bytes
-   that all members have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and
-   `delta` are sums over the members that have left. */
+/* An invocation of a scope that was exported, so that other contexts (of threads or fibres) may
+   enter it, too. While a thread runs a context that is in the invocation, `level` includes the base
+   of the thread's cell, less the level at which the context's span began. The base is the published
+   part of a cell's level, and is at most that level. So `level` is at most the bytes that all
+   contexts have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and `delta`
+   are sums over the contexts that have left. */
 typedef struct mli_joint {
-    mli_lock lock;                  /* guards all members but token and began */
+    mli_lock lock;                  /* guards what follows, except for token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
-                                        invocation was adopted */
+    uint32_t members, over, adopted; /* the number of contexts in the invocation; 1 if the exporter
+                                        has left; 1 if another context has entered */
     uint64_t start, before, bytes, blocks; /* `start` and `before` are as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
@@ -9171,8 +9270,8 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when the span began: the stamp, the ledger's live bytes, and
-                                       the thread's live blocks */
+    uint64_t start, before, blocks; /* when the span began: the time stamp, the ledger's live bytes,
+                                       and the thread's live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -9183,11 +9282,11 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
-   level, and at least the old level plus `above`, which was reached meanwhile. Both arguments are
-   signed. */
+   level, and to at least the old level plus `above`, which was reached meanwhile. `by` and `above`
+   are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
-   base of the thread's cell. */
+   base (published part) of the thread's cell. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
 /* ------------------------------------------------------------------------- src/books/spans.c -- */
@@ -9221,10 +9320,14 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
 /* ----------------------------------------------------------------------- src/books/watches.h -- */
 
 /* Defines the watch of a device, which is the state of its bands, and decides when the holders of
-   the device (services/snapshots) are noted. Owns no state, because a watch is a part of the
-   device's record. May use base/. Locks: see mli_watch. */
+   the device are noted. A band (services/bands) is a range of a metric with a threshold at which a
+   collection of memory is due. A band check compares the metrics of a device with its bands.
+   Holders (services/snapshots) are the tags and sites that had the device's bytes at its peak. A
+   phys is a physical device. Owns no state, because a watch is a part of the device's record. May
+   use base/. Locks: see mli_watch. */
 
-/* The bytes of a device from which the metrics of bands are computed. */
+/* The bytes of a device from which the metrics of bands are computed: the live ones, those freed
+   since the last reset or collection, and those that the device's pool holds. */
 typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
@@ -9234,14 +9337,15 @@ typedef struct mli_levels {
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
-    mli_u64 check_above, check_below; /* a band check is requested when the published bytes reach
-                                         check_above or fall below check_below; signed */
+    mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
+                                         mli_row) reach check_above or fall below check_below;
+                                         signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
-    mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
-                       orders two checks, see mli_band_update. */
+    mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
+                       addition orders two checks (see mli_band_update). */
     uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
                                    its next; 0 means that it requests none */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
@@ -9249,14 +9353,14 @@ typedef struct mli_watch {
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
     uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
+    uint64_t gc_serial;         /* the serial number of the callback that runs, or 0 */
 } mli_watch;
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. They are if
-   the live bytes exceed those at the last note by more than a 16th. Below the peak, more than a
-   128th is enough. So holders are noted seldom while memory grows, and once more close to the
+/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. That is so
+   if `live` exceeds the live bytes at the last note by more than a 16th. Below the peak, more than
+   a 128th is enough. So holders are noted seldom while memory grows, and once more close to the
    peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
@@ -9275,24 +9379,27 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
-   cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
-   enter or freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
-   published bytes, which never exceed the live bytes, or from levels that were live together.
-   Locks: the count lock, then the lock of a row. */
+   book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
+   the thread allocated less those it freed. To publish a cell is to add to its row what its level
+   has changed; the cell may hold back a part, at most a batch. The orphan record has the cells of
+   threads without a record. A dev is the number of a device, a phys a physical device, a shard a
+   part of the map, a span a scope that a thread is in. May use base/memory, books/threads,
+   books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above the true peak.
+   It is computed from published bytes, which never exceed the live bytes, or from levels that were
+   live together. Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record, which threads without a record share, any thread counts,
-   under the count lock. A thread that frees the block of another thread counts the free in its own
-   cell, so a level may be negative. Sums of levels are exact modulo 2^64.
+   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
+   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
+   levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
    below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
-   changed since the last one to the row's published bytes, less a part that the cell holds back,
-   and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So while
-   no thread is inside a shard, the published bytes of a row are at most the live bytes, and at
-   least these less a share for each cell. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). The thread decides from its cell alone whether to publish, because to
-   fetch a row that another thread has just written takes longer than the rest of a call. */
+   changed since the last one to the row's published bytes, except for a part that the cell holds
+   back, and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
+   at least these less a share for each cell. A reader of the peak adds the highs that are not yet
+   published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9329,9 +9436,9 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the member of a device's cell with the threshold for the next band check. The thread
-   requests the check at the free that brings `out` above the threshold, so 0 means the next free.
-   The member is freed_here, which otherwise only the cells of sites use. */
+/* Returns where a device's cell has the threshold for the next check of the device's bands. The
+   free that brings `out` above the threshold requests the check, so 0 means the next free. The
+   member is freed_here, which only the cells of sites need otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9356,18 +9463,18 @@ typedef struct mli_row {
                       published, latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
-    void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
+    void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
-    mli_u64 sampled_peak;  /* of a device: the most published since its phys was sampled; signed */
+    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
     mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
                               a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its balance of arena bytes; under the lock of the device's
-                              row */
-    mli_cell *first;       /* the row's first cell, after a second cell has published its bytes and
-                              until the first publishes again; otherwise NULL */
+    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
+                              the device's row */
+    mli_cell *first;       /* the cell that published first, from the time when a second cell
+                              publishes until the first publishes again; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
                               these have not been published since */
@@ -9379,7 +9486,7 @@ typedef struct mli_row {
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last
    reset. */
 typedef struct mli_row_totals {
-    uint64_t in, out; /* bytes allocated and bytes freed since create, modulo 2^64 */
+    uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
@@ -9396,20 +9503,20 @@ typedef struct mli_oom {
    device is newer than the sample. */
 typedef struct mli_sample_mark {
     uint64_t held; /* a lower bound of the bytes that the device held */
-    uint64_t in;   /* the bytes allocated since create, read before the capacity source ran */
+    uint64_t in;   /* the bytes allocated in all, read before the capacity source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* the balance of arena bytes, and the part under tags */
+    mli_u64 arena, arena_tagged;   /* arena bytes, taken less given back; the part with tags */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the mark of the sample being taken; under the phys lock, too */
-    struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
+    struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
@@ -9447,10 +9554,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If the last row was never published, makes that row again. Requires: the caller holds the
-   cold lock. */
+   memory. If mli_row_publish has not shown the last row, makes that row again. Requires: the caller
+   holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
-/* Publishes the row that was made last. Requires: the caller holds the cold lock. */
+/* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
@@ -9465,32 +9572,30 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets the time from which on a publication looks for a due snapshot; 0 means never. */
+/* Sets the time from which on a call that publishes a cell looks for a due snapshot; 0: never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
 
-/* Requests that the end of this call, or of the next call on the device, checks the device's bands.
-   May be called inside a shard. */
+/* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
 /* Returns how far the highest level of a cell since its last publication is above its base. If
-   another cell of the row has published since, takes the present level instead. Requires: the
-   caller holds the row's lock, if the ledger has a batch. */
+   another cell of the row has published since, uses the present level instead. Requires: the caller
+   holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. Does
-   nothing if another cell has published since this one did, because the published bytes may have
-   been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
+   another cell has published since this one did, does nothing: the published bytes may have been
+   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
-/* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
-   tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
-   that called free. */
+/* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
+   counts there, and counts freed_here and frees_here at the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
-    uint64_t word2;                  /* the rows of the site and the tag */
+    uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
@@ -9508,15 +9613,14 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. That happens while calls are in
-   progress, because a sum may then have some counts of a call and lack the others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. A sum b may exceed its sum a
+   while calls are in progress, because sums may then have some counts of a call and lack others. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
-/* Returns a part of a whole in percent. Is out of line, because processors without AVX-512 convert
-   a uint64_t in 40 bytes of code. */
+/* Returns a part of a whole in percent. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
 /* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
@@ -9541,7 +9645,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Keeps bytes out of a device's total `freed` that are counted now but ended before the reset. */
+/* Takes bytes off a device's total `freed`, because they were freed before the last reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
 /* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */
@@ -9643,15 +9747,16 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if the end of the call is to look for a due snapshot, because the host's clock may be
-   called only there. Without a batch every call publishes, and one publication in 64 looks. */
+/* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
+   only there, so with such a clock the time is not compared here. Without a batch every call
+   publishes, and only one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if a publication of `live` bytes has reached a bound of a
-   band, if the device's holders are to be noted again, or if a snapshot may be due. */
+/* Requests a check at the end of the call if it has work: the published bytes have reached a bound
+   of a band, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9659,8 +9764,8 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* Raises the innermost span of the calling thread to the `high` of the thread's cell. Returns the
-   thread, or NULL if it is in no scope or the cell is not its own. */
+/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of its
+   innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -9699,8 +9804,8 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
 }
 
 /* Counts a cell as one that publishes, before its first publication. The row's other cells then
-   have a smaller share, so it asks their threads to publish, except in a row of a site. Until the
-   first cell publishes again, it may hold back a whole batch, and row->first points to it. */
+   have a smaller share, so their threads are asked to publish, except in a row of a site. Until the
+   first cell publishes again, row->first points to it, because it may hold back a batch. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9716,7 +9821,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Sets the limit of a cell. Stores UINT64_MAX for 0, which marks a cell that never published. */
+/* Sets the limit of a cell. Stores a limit of 0 as UINT64_MAX: 0 marks an unpublished cell. */
 static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
     mli_u64_store(&cell->limit, limit - !limit);
 }
@@ -9731,8 +9836,8 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 /* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
    then row->held has the bytes that the cell holds back, and publications of other cells count them
    in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
-   bytes plus 1. If the thread is in a free that has read `special` already, this free must publish,
-   too, because it lowers these bytes. So the cell's threshold for the next band check becomes 0. */
+   bytes plus 1. That thread may be in a free that has already read `special`. This free must
+   publish, too, because it lowers these bytes. So the cell's next band check becomes due. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9758,8 +9863,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
    afterwards, and raises the row's peak. The level can then rise by the margin, or fall by `hold`,
    before the next publication. So the row is locked about once for each half share that the level
-   rises or falls. With a batch of 0 every call publishes, by an atomic addition and without a
-   lock. */
+   rises or falls. With a batch of 0 every call publishes, by an atomic addition without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -9812,9 +9916,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes each of a thread's cells in a book that could hold back more than its share before it
-   reaches its limit. Also publishes a cell that is the only published one of its row, in case a
-   peak reset has asked for it. */
+/* Publishes each cell of a thread in a book that could hold back more than its share below its
+   limit. Also publishes a cell if no other cell of its row has published, because a peak reset may
+   have asked for that. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -9852,7 +9956,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
-    if (d->frees_here) return; /* the level has not changed, and the thread may be outside */
+    if (d->frees_here) return; /* the level is the same, and the thread may be outside of shards */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
@@ -9948,8 +10052,8 @@ typedef struct mli_cell_sums {
 } mli_cell_sums;
 
 /* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
-   `level` also pairs with the release stores of the calls that count. So a reader that finds the
-   level that a call stored also finds the counts of all earlier calls of that thread. */
+   `level` also pairs with the release stores of the calls that count: a reader of the level that a
+   call stored also finds the counts of all earlier calls of that thread. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -10161,19 +10265,22 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
 /* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index
-   from addresses to rows and records. A kept string is the ledger's copy of a string: there is one
-   copy of each text, and it lives until the ledger ends. May use base/memory and books/counters.
-   Invariant: a function whose name ends in _locked runs under the cold lock, and takes no memory
-   from the host. Lock: the cold lock. */
+   from addresses to rows and records. A row has the counters of a device, a site or a tag. A cell
+   is a thread's part of a row, and the orphan record has the cells of threads without a record. The
+   cold lock is a lock of the process, mli_process.cold_lock. A kept string is the ledger's copy of
+   a string: there is one copy of each text, and it lives until the ledger ends. May use base/memory
+   and books/counters. Invariant: a function whose name ends in _locked runs under the cold lock,
+   and takes no memory from the host. Lock: the cold lock. */
 
-/* A _locked function that lacks memory returns MLI_AGAIN or NULL. mli_cold_leave then drops the
-   lock, allocates, and lets the caller try again. stb_ds does not check its allocations and passes
-   no context to them. So before each put a table gets all the memory that the put can need. A table
-   frees its memory only when it ends. Arrays that a table has outgrown stay until then; together
-   they are smaller than its present arrays. */
+/* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
+   mli_cold_leave, which drops the lock and allocates the memory, and tries again. stb_ds does not
+   check its allocations and passes no context to them. So before a key is put in a table, the table
+   gets all the memory that the put can need. A table frees its memory only when it ends. The arrays
+   that it has outgrown stay until then; together they are smaller than its present arrays. */
 
 /* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
-   An item begins with its key, a char *. Items move when the table grows; none is removed. */
+   An item of the table begins with its key, a char *. Items move when the table grows, and are
+   never removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
@@ -10196,14 +10303,14 @@ typedef struct mli_dict {
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
 /* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
-   ledger, or the block that mli_cold_leave has allocated for this size. If there is neither, notes
-   the size for mli_cold_leave and returns NULL. */
+   ledger's own memory, or the block that mli_cold_leave has allocated for this size. If there is
+   neither, notes the size for mli_cold_leave and returns NULL. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
-/* Begins a cold call: takes the cold lock. */
+/* Takes the cold lock, for functions whose names end in _locked. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
+/* Drops the cold lock. If *result is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
    and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
    allocator fails, returns 0, and *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
@@ -10218,7 +10325,8 @@ MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
-/* Does what mli_name_locked does, takes the cold lock itself, and allocates if it must. */
+/* Does what mli_name_locked does, but takes the cold lock itself, and allocates if memory is
+   needed. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
 
 /* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
@@ -10226,13 +10334,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
-/* Returns the labels of the ledger, or NULL if there are none. */
+/* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
 #define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
                                   itself */
-#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth, the value its
-                                  number */
+#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
+                                  stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
 #define MLI_INDEX_CONTENT 254u /* in place of a dev: the key is a hash of a site's content */
 
@@ -10252,7 +10360,7 @@ MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t valu
 
 /* Adds a row, the orphan record's cell for the row, and the row's number in the index under `key`.
    Numbers start at 1; number 0 means no row. The release store of the row count publishes the row,
-   after all its members are set. The index gets the number after that. */
+   after all its members are set. Only then does the index get the row's number. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
@@ -10302,8 +10410,8 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* not used if another thread has done the work
-                                                      meanwhile */
+    mli_own_free(lord, spare->block, spare->size); /* a block is left if another thread has done the
+                                                      work meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -10322,7 +10430,7 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that it is changing
+/* Allocates for stb_ds, from the first block of the table that stb_ds is changing
    (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
    the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
@@ -10432,9 +10540,9 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
     return 0;
 }
 
-/* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
-   and a string block, by the formula of stbds_stralloc. Returns -1 if there is no memory for it
-   yet, else 0. */
+/* Reserves the memory that stb_ds needs to put a key of this length in a table. That may be a
+   larger array, a larger index, and a string block, by the formula of stbds_stralloc. Returns -1 if
+   there is no memory for it yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -10462,7 +10570,7 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
 
 /* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
    Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key. (stb_ds may grow the index before it finds the key.) */
+   does not have the key, because stb_ds may grow the table before it finds the key. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -10640,8 +10748,10 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused.
-   The row count, the index and the map publish a dev only when all data of its device can be read.
+   devices. A row has the counters of a device. A poller is a thread that samples the capacity of
+   devices. A selector is a memlord_device that may name several devices. May use books/names and
+   books/counters. Invariants: a dev is never removed or reused. The row count, the index
+   (books/names) and the map show a dev to other threads only when all data of its device is set.
    Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
@@ -10650,7 +10760,8 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* By device type: 1 if its bytes are in main memory. All such types share one physical device. */
+/* For each device type: 1 if its bytes are in main memory. All such types share one physical
+   device. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
 /* Returns 1 if the argument names one device. */
@@ -10680,11 +10791,11 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
-/* Returns 1 if `polling` was set last. */
+/* Returns 1 if the last call of mli_polling_set had this `polling`. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
-/* Sets the device types that can have a strategy in force, one bit for each type. A new device of
-   such a type has its bands checked. */
+/* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
+   type. The bands of a new device of such a type are then checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
@@ -10744,8 +10855,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
 }
 
 /* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
-   there are already MEMLORD_MAX_DEVICES. Uses again a record that an earlier try has left because
-   it lacked memory. */
+   there are already MEMLORD_MAX_DEVICES. If an earlier try made the record and then found no memory
+   for the row, uses that record. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10906,19 +11017,23 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets.
-   May use books/names, books/devices and books/threads. Invariant: an account is read and changed
-   only under its lock, and only while it is open. A handle has the generation of its record.
-   Closing an account changes that generation, so a later call with the old handle finds no record.
-   Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each account has
-   a lock of its own (MLI_RANK_ACCOUNT). */
+/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
+   account counts the bytes that are charged to a user or a request of the host, and may have a
+   limit. A ticket reserves bytes for later allocs, and may hold them of an account, too. The host
+   knows an account or a ticket by an id. A handle is the part of its record by which the record is
+   found under this id. May use books/names, books/devices and books/threads. Invariant: an account
+   is read and changed only under its lock, and only while it is open. Closing an account changes
+   the generation of its record, which is a part of the id. So a later call with the old id finds no
+   record. Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each
+   account has a lock of its own (MLI_RANK_ACCOUNT). */
 
-/* The first member of the record that a ticket or an account names. The ticket or account is an id:
-   the number in the upper 32 bits, the generation in the lower 32. A closed record waits in a list
-   until it is opened again, under the next generation. Ledgers begin with different generations, so
-   that a ledger does not take the ticket of another ledger for its own. */
+/* The first member of the record of a ticket or an account. The id of the ticket or account has the
+   record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
+   in a list until it is opened again, under the next generation. Ledgers begin with different
+   generations, so that a ledger does not take the ticket of another ledger for its own. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* odd while the record is open, even while it is closed */
+    mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
+                                grows at each change */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
@@ -10935,26 +11050,30 @@ typedef struct mli_account_record {
 } mli_account_record;
 
 /* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. A record that was never added reads
-   as zeros, so no id matches it. */
+   acquire load pairs with the release store in mli_handle_open. A record of the vector that was
+   never added reads as zeros, so no id matches it. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a vector, and puts it in `list` under `lock`. */
+/* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
+   one more than the number of records in the vector. */
 MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Takes the cold lock, and returns a closed record of a list that this lock guards. If there is no
-   memory for a record, drops the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, and returns the first record of a list of closed records, which this lock
+   guards. If the list is empty, adds a record to it. If there is no memory for the record, drops
+   the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Opens the first record of a list, and returns the id of its ticket or account. Requires: the
-   caller holds the lock of the list and has filled in the record. */
+/* Removes the first record from a list of closed records, opens it, and returns the id of its
+   ticket or account. Requires: the caller holds the lock of the list and has filled in the
+   record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
-/* Closes a record, and puts it in a list. Requires: the caller holds the lock of the list. */
+/* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
+   the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
 /* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
@@ -10974,31 +11093,32 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Adds `bytes` to the bytes that tickets hold of an account. Returns 0, and adds nothing, if the
-   account's limit leaves no room for them. If the account is closed, returns 1 and adds nothing. */
+/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
+   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
+   returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
 /* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
    limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold `bytes` more once the calls in progress have ended. These
-   calls record blocks of `in_flight` bytes that tickets hold, so these bytes count twice until
-   then. */
+/* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
+   These calls are recording blocks whose bytes tickets hold. Their `in_flight` bytes count twice
+   until then: as held by a ticket and as charged by the block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
-/* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the
-   statistics of the account; its `bytes` include those that tickets hold. Requires: the caller
-   holds no lock. */
+/* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
+   *out gets the statistics of the account; its `bytes` include those that tickets hold. Requires:
+   the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
-/* Returns 1 if an account is open and is an account of `device`. */
+/* Returns 1 if an account is open and belongs to `device`. */
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block to an account. The limit does not stop the charge, because the block
-   exists already. If the account is closed, or would have more than 2^48 bytes, charges nothing and
-   returns 0. */
+/* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
+   limit, because the block exists already. If the account is closed, or would have more than 2^48
+   bytes, charges nothing and returns 0. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
@@ -11017,7 +11137,8 @@ MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; changes under the cold lock */
+    mli_u32 count;             /* one more than the number of records; changes under the cold
+                                  lock */
     struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
@@ -11121,9 +11242,9 @@ static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds `bytes` to an account, if its own bytes and those that tickets hold are then at most `most`.
-   Otherwise adds nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it adds nothing, or if
-   the account is then over its limit. */
+/* Charges `bytes` to an account, if its charged bytes and those that tickets hold are then at most
+   `most` together. Otherwise charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
+   charges nothing, or if the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -11247,8 +11368,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork stops all shards, but a thread may charge an
-   account while it is outside of all shards. So a fork takes these locks, too. */
+/* Takes or drops the locks of all accounts. A fork waits until no thread changes the map of blocks.
+   Another thread may still be charging an account, so a fork takes these locks, too. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -11331,7 +11452,7 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) { /* several threads share the record, so it uses no account */
+    if (mli_is_orphan(lord, t)) { /* several threads share this record, so it charges no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
         t->now.account = account;
@@ -11357,17 +11478,22 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, and finds the rows that a call counts on. May use books/names,
-   books/counters and books/devices. Invariants: the record of a site lives until the ledger ends;
-   no function here allocates or takes a lock inside a shard. Locks: the cold lock.
-   memlord_sites_enable takes only the registry lock. */
+/* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
+   host's code: a struct that the host declares (memlord_site), or the return address of a call. A
+   row has the counters of a site or a tag on one device. A module is an executable or a library. A
+   place is a module and an offset in its file. A kept string is the ledger's copy of a string. The
+   index (books/names) finds a record or a row by an address. A birth is the mark, the scope and the
+   stream that a block began with. May use books/names, books/counters and books/devices.
+   Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
+   a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
+   lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
    for each device on which it is used. A struct of the host (memlord_site) that is new is compared
    by its content and its module, because the ledger may know the site by another struct. The site
    of a return address is known by its place, which is looked up when the address is first seen. The
-   index has the address only if the module stays loaded. For any other address each call asks which
-   module is there now, because dlclose tells nobody. */
+   index has a return address only if its module is never unloaded. For any other return address
+   each call asks which module is there now, because dlclose tells nobody. */
 
 /* A scope: a path of names. services/scopes has the totals. */
 typedef struct mli_scope_record {
@@ -11378,7 +11504,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
+                                     on */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
@@ -11392,9 +11519,9 @@ typedef struct mli_birth {
     uint32_t mark, scope; /* the numbers of the mark and of the scope; a scope of 0 means none */
 } mli_birth;
 
-/* What a site is made from: a file, a function and a line, and the module that has them. A line of
-   a header is one site of a module, however many files of the module include the header. In another
-   module the line is another site. */
+/* What a site is made from: a file, a function and a line, and the module whose code they name. A
+   line of a header is one site of a module, however many files of the module include the header. In
+   another module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
     const void *module; /* the module that has the struct, by mli_module_of; NULL if it is not
@@ -11409,8 +11536,8 @@ typedef struct mli_module {
     struct mli_module *next; /* the module that was seen before this one */
     mli_ptr same;            /* mli_module *: another module that was loaded at the same start
                                 address */
-    mli_image image;         /* its strings are kept strings; `id` may be read only as
-                                mli_module_has_id does */
+    mli_image image;         /* its strings are kept strings; only mli_module_has_id may read its
+                                `id` */
     const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
@@ -11444,8 +11571,8 @@ typedef struct mli_site_record {
                                 the site */
 } mli_site_record;
 
-/* Returns the module that was seen last, or NULL if there is none. Its `next` was seen before
-   it. */
+/* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
+   leads to the one seen before it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
@@ -11464,9 +11591,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock
-   but the orphan lock. mli_busy_begin drops the orphan lock while this function searches for the
-   module. */
+/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
+   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
+   lock while the function searches for the module. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -11481,16 +11608,16 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
 /* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls it first. Requires: the caller holds
-   no lock of the ledger (see mli_place_function). */
+   of each module once. A caller that displays many sites calls this function first. Requires: the
+   caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
    first displayed, because the search reads all symbols of its module, which is too slow for a
    recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns what reports display of a site now, which changes when the symbol of the site's address
-   is found. Requires: the caller holds no lock of the ledger. */
+/* Returns what reports display now for a site. The result changes once the symbol of the site's
+   return address is found. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
 /* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
    *named, and is not kept. */
@@ -11645,12 +11772,13 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id that lies in memory now is not that of `module`. Reads the id only in
-   the page where the module starts, because every module has that page. */
+/* Returns 0 if the build id that is now at the address of `module` is not that of `module`. Reads
+   the id only in the page where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* then the name alone decides */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the id cannot be read; the
+                                                                    caller has compared the names */
     return !memcmp(image->id, module->id, image->id_size);
 }
 /* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
@@ -11829,9 +11957,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
-   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if the caller
-   has to get memory and then call again. */
+/* Makes a copy of `from` what reports display for a site from now on. Adds the copy to the index,
+   because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11868,7 +11996,7 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
     }
 }
 /* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Marks all of them as looked up, but does not take a site whose module is gone. */
+   many it took. Skips a site whose module is gone, but marks it as looked up, too. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -12081,29 +12209,31 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes, each with its site, and remembers which refusals were
-   logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
-   at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
-   mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
-   while a site is copied or the logger runs. */
+/* Owns the list of the host's mistakes (anomalies), each with its site. A site is a place in the
+   host's code. Also remembers which refusals were logged. A refusal is a call that ends with
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
+   base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
+   removes entries. A call without a mistake spends no time on the list. Locks: the lock with the
+   rank MLI_RANK_ANOMALIES guards the list. No lock is held while a site is copied or the logger
+   runs. */
 
 #define MLI_ANOMALIES 64 /* the most entries of the list */
 
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
-   allocator makes notes no site, because it runs inside another call, whose site is still
-   needed. */
+/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+   the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
+   whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` tells the site and
-   the tag of the block in question, in the format of mli_entry (without a side record); 0 means
-   that there is no block. Requires: the caller holds no lock but the orphan lock
-   (mli_threads_state). */
+   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` tells the
+   site and the tag of the block that the mistake concerns: it is the word2 of an mli_entry without
+   a side record. A `word2` of 0 means that the mistake concerns no block. Requires: the caller
+   holds no lock; only the orphan lock (mli_threads_state) may be held. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12130,9 +12260,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
    `site`. Logs the refusal if it is the first at that site, or the first with that result by the
-   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes.
-   Neither counts nor logs a call that the ledger's allocator makes. `fault` says what is wrong with
-   an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes. If
+   the ledger's own allocator makes the call, only returns r. `fault` says what is wrong with an
+   argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -12149,7 +12279,8 @@ typedef struct mli_anomaly {
                                   `born` */
     const memlord_site *given; /* the host's pointer to the site; it is compared but never
                                   followed */
-    const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
+    const memlord_site *site, *born; /* the ledger's copies of two sites: that of the mistake, and
+                                        that of the alloc of its block; NULL if there is no such
                                         site, or no memory for the copy */
     int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
@@ -12191,14 +12322,14 @@ static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int
     }
     return NULL;
 }
-/* Counts a mistake once more. */
+/* Counts a mistake that the list already has. */
 static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t now) {
     a->is.count++;
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Either is NULL
-   if the block has none. */
+/* Returns the site of a block and sets *tag to its tag, from the block's word2 in the map. Either
+   is NULL if the block has none. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -12208,9 +12339,10 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake once more if the list has it under the host's pointer to the present site.
-   Otherwise counts it as left out if the list is full. Returns 1 in both cases. Else returns 0, and
-   the caller copies the site. */
+/* Counts a mistake at the present site, if that needs no copy of the site. If the list has the
+   mistake under the host's pointer to the site, counts it there. If the list does not have it and
+   is full, counts it as left out. Returns 1 in both cases, and 0 if the caller has to copy the
+   site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -12230,7 +12362,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
                                           uint64_t storage, uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     struct mli_anomalies_state *s = lord->anomalies;
-    const uint64_t now = mli_ledger_now(lord) - lord->started;
+    const uint64_t now = mli_ledger_age(lord);
     const memlord_site *site = mli_self.site, *kept;
     mli_anomaly *a;
     int is_new;
@@ -12288,8 +12420,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if all mistakes are
-   logged. */
+/* Copies to *out the first mistake that is not logged yet, and marks it as logged. Returns 0 if all
+   mistakes are logged. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -12305,8 +12437,7 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     return (int)i;
 }
 /* Logs a line such as "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at
-   main x.c:12; born at load y.c:3 [weights]". Refusals have a line of another form: see
-   mli_refusal_log. */
+   main x.c:12; born at load y.c:3 [weights]". mli_refusal_log writes the line of a refusal. */
 static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
@@ -12428,9 +12559,9 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 /* ------------------------------------------------------------------------- src/books/picks.h -- */
 
 /* Implements the table of picked blocks, which tells the stack of each block whose alloc was
-   sampled. Owns no state: the table is in the state of books/stacks. May use base/memory and
-   books/map. Invariant: a part of the table is at most three quarters full. Locks: MLI_RANK_STACKS,
-   one for each part. */
+   sampled. Owns no state: the table is in the state of books/stacks. A row of books/stacks has the
+   totals of a stack on a device. May use base/memory and books/map. Invariant: a part of the table
+   is at most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
 
 /* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
    that such an alloc is picked. The weight of the block is its bytes times `scale`. */
@@ -12449,7 +12580,8 @@ MLI_TABLE(const mli_pick mli_pick_none)
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
     size_t cap;    /* the number of entries in `at`, a power of 2, or 0 */
-    size_t count, reserved; /* entries in use; entries for blocks that calls are about to open */
+    size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
+                               blocks that they open */
     mli_pick *at;
     char pad[24];
 } mli_picks;
@@ -12462,12 +12594,13 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
-/* Returns the entry of a key and, if `remove` is 1, removes it. If the part does not have the key,
-   returns an entry with row 0. */
+/* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
+   not have the key, the copy has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
-/* Returns the weight of a picked block of `bytes`. */
+/* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-/* Returns the variance of the weight. It is 0 where every alloc is picked. */
+/* Returns the variance of that weight, an estimate of the bytes of all allocs. It is 0 where every
+   alloc is picked. */
 MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 #define MLI_STACK_UNITS 256
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
@@ -12614,18 +12747,23 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
-   mark, the scope and the stream that blocks are born with. May use books/sites and books/names.
-   Invariant: only the thread itself reads and writes its cache and its tags. Lock: the cold lock,
-   for new names and births. */
+   mark, the scope and the stream that blocks begin with. A cache has entries in a hash table. The
+   home of a key is the entry at which its look-up begins. A row has the counters of a site or a tag
+   on a device, and a cell is a thread's part of a row. The orphan record serves the threads without
+   a record of their own. A kept name is the ledger's copy of a string. An interposer is a MemLord
+   that is preloaded into the process. May use books/sites and books/names. Invariant: only the
+   thread itself reads and writes its cache and its tags. Lock: the cold lock, for new names and
+   births. */
 
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the host's pointer */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a mli_thread_scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
-                                       parent scope */
+    MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
+                                       and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* the same, by the scope's static struct and the parent
+                                       scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -12647,16 +12785,16 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-/* Caches the result of a look-up, in the place of the entry that has its key. If MLI_CACHE_PATH
-   entries from the key's home on have other keys, evicts the first of them. The orphan record
-   caches nothing, because its cells are used under a lock. Requires: the caller is not inside a
-   shard, because the cache may grow. */
+/* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
+   from the key's home on. If MLI_CACHE_PATH entries from there on have other keys, replaces the
+   first of them. The orphan record caches nothing, because its cells are used under a lock.
+   Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the bits of word2 for the row of a site or a tag on a device, or 0 if there is no room
-   for the row. On first use makes the row and the thread's cell for it. Requires: the caller is not
-   inside a shard. */
+/* Returns the number of the row of a site or a tag on a device, as the bits that a map entry has in
+   word2. Returns 0 if there is no room for the row. On first use makes the row and the thread's
+   cell for it. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev);
 
@@ -12681,24 +12819,24 @@ MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
    holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
-/* Publishes the scope that was made last. Requires: the caller holds the cold lock. */
+/* Shows other threads the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* What an alloc is born with, besides the scope of its thread. */
+/* What the block of an alloc begins with, besides the scope of its thread. */
 typedef struct mli_origin {
     const memlord_site *site;
     const char *tag; /* a kept name, or NULL */
     uint64_t stream; /* 0 means no stream */
 } mli_origin;
-/* Returns what an alloc of this thread at a site is born with. */
+/* Returns what the block of an alloc by this thread at a site begins with. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
 }
-/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for its rows.
-   Requires: the caller is not inside a shard. */
+/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for the rows of
+   the block's site and tag. Requires: the caller is not inside a shard. */
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
@@ -12713,22 +12851,22 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Stores in a guard how many tags, or with `scope` how many scopes, are open in the thread's
-   context. The end of the guard restores this number. */
+/* Stores in a guard how many tags (or scopes, if `scope` is 1) are open in the thread's context.
+   The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
 /* Looks up the symbol memlord_interposer, by which a preloaded MemLord hears of tags and scopes.
    Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Returns 1 if there is an interposer and the ledger is not its own. The acquire load pairs with
-   the release store in mli_interposer_find. */
+/* Returns 1 if there is an interposer and the ledger is not the interposer's own. The acquire load
+   pairs with the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, also in the ledger of an interposer. Requires: the caller
-   holds no lock. */
-MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or with `scope` scopes, also in the ledger of an interposer.
+/* If there is an interposer, begins a tag (or a scope, if `scope` is 1) in its ledger, too.
    Requires: the caller holds no lock. */
+MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
+/* If there is an interposer, ends the innermost `count` tags (or scopes, if `scope` is 1) in its
+   ledger, too. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
@@ -12739,8 +12877,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry in a thread's cache. Doubles the cache if there is memory, and
-   empties it, so later calls look up again what they need. */
+/* Makes room for one more entry in a thread's cache. Empties the cache, and doubles it if there is
+   memory. Later calls look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -12838,7 +12976,7 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
 }
 
 /* Finds or adds a birth, and returns its number. If there is no room for the birth, returns 0 and
-   counts a lost scope. */
+   counts its scope as lost (MLI_LOST_scopes). */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
     memlord_result r;
@@ -12858,10 +12996,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them: in the scope if
-   the stream is 0, and in the thread if the stream is the thread's. If there is no room for a
-   birth, returns the bits of the mark alone, so that the block is recorded without scope and
-   stream. */
+/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream. Caches
+   them: in the scope if the stream is 0, and in the thread if the stream is the thread's. If there
+   is no room for a birth, returns the bits of the mark alone, so that the block is recorded without
+   scope and stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13236,20 +13374,20 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
-   May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
-   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for a part of the table. No lock is
-   held while an unwinder runs. */
+   A node of the tree is a return address below the node of its caller, and a stack is the path from
+   a node to the root, node 0. A row has the totals of one stack, with one site, on one device. A
+   shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
+   MLI_PICKED exactly if the table has its key. Locks: the cold lock, to add nodes and rows;
+   MLI_RANK_STACKS, for a part of the table. No lock is held while an unwinder runs. */
 
-/* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
-   site, on one device. Nodes and rows are never removed, and are found without a lock. The live
-   bytes of a row are 0 again once all its blocks have ended. The table of picked blocks and the bit
-   MLI_PICKED change while the caller is inside the shard and no other thread can reach the entry. A
-   caller reserves room in the table before it enters the shard. The table has parts, as the map has
-   shards, and all keys of one shard are in one part. So threads that use different shards seldom
-   wait for each other. */
+/* Nodes and rows are never removed, and are found without a lock. The live bytes of a row are 0
+   again once all its blocks have ended. The table of picked blocks and a block's bit MLI_PICKED
+   change while the thread is inside the shard and no other thread can reach the block. The thread
+   reserves room in the table before it enters the shard. The table has parts, and all keys of one
+   shard are in one part. So threads that use different shards seldom wait for each other. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
-   right when the module is unloaded later. */
+   right if the module is unloaded later. */
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays loaded; else 0 */
     mli_site_record *site; /* the site of the return address; its `frame` is not 0 */
@@ -13260,7 +13398,7 @@ typedef struct mli_stack_row {
     uint32_t node;        /* the node of the innermost frame */
     uint32_t dev;
     uint32_t next;        /* the next row in the same hash chain */
-    uint32_t site;        /* the row of the site; 0 means no site */
+    uint32_t site;        /* the row of the site in books/counters; 0: no site */
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
     mli_u64 blocks;       /* how many picked blocks are live */
@@ -13276,8 +13414,8 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
-   general path then counts the bytes. */
+/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
+   picked, returns 0; the general path then serves it and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -13327,7 +13465,7 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
    block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. With
-   `undo` the row then counts as if the block had not been allocated. */
+   `undo` these totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
 /* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
    is 1 if the block ends. */
@@ -13335,18 +13473,18 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block that this call opens under `key` the stack of an older block, `pick`. It counts
-   on `dev` and on the site row `site`. The block is one that moves, or comes back to its old
-   place. */
+/* Gives the block that this call opens under `key` the stack `pick` of an older block, which is
+   being moved or put back. The stack counts on `dev` and for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
-/* Says that this call resizes a block, which had `bytes` before, so that it counts no new alloc. */
+/* Notes that this call resizes a block, which had `bytes` before. The call then counts no new
+   alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked. If so, finds its stack, reserves room
-   for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the caller is not
-   inside a shard. */
+/* Decides at random whether the alloc that this call records is picked. If so, finds its stack,
+   reserves room for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the
+   caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site);
@@ -13374,7 +13512,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
@@ -13572,8 +13710,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (its row, or
-   0). */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is its
+   row, or 0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -13638,8 +13776,8 @@ static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Subtracts a picked block from the totals of its stack. With `undo` the row counts as if the block
-   had not been allocated. */
+/* Subtracts a picked block from the totals of its stack. With `undo` the totals are then as if the
+   block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -13710,8 +13848,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. With
-   `undo` the row then counts as if the block had not been allocated. */
+/* Subtracts a block, which was removed from the table, from the totals of its stack. `frees` is 1
+   if the block ends. With `undo` the totals are then as if it had not been allocated. */
 static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                           int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -13792,18 +13930,18 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return i;
 }
 
-/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-local variables are its parent's. Only a system call can tell
-   that the thread is in such a child, and only samples can afford one. If every alloc is picked,
-   the function does not look, and allocs in such a child are unwound, too. */
+/* Returns 0 if the call may not unwind: after the thread's exit hook, inside an unwinder, or in a
+   child of vfork, which shares its parent's locks and thread-local variables. Only a system call
+   can tell that the thread is in such a child. That would be too slow for every alloc. So if every
+   alloc is picked, the function does not look, and allocs in such a child are unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first frame that cannot be code, which is garbage
-   or the end of the stack. An address of code has 0 in its top byte, which the keys of the index
-   use. */
+/* Returns how many of `n` frames come before the first one that cannot be an address of code:
+   garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
+   keys of the index use that byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -13906,7 +14044,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
     double mean;
     int may, cut;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
-    most = mli_stacks_depth(lord); /* a later change of the depth sets the bit again */
+    most = mli_stacks_depth(lord); /* a later change of the depth sets MLI_SPECIAL_REDRAW again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -13922,8 +14060,8 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
 static const mli_stack_calls mli_stack_functions = {
     mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
 
-/* A thread whose allocs may be picked may see that before it sees the functions. Its alloc is then
-   not picked. */
+/* A thread may see MLI_SPECIAL_STACKS before it sees the functions. Its alloc is then not
+   picked. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site) {
@@ -14111,23 +14249,27 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
-/* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
-   and books/counters. Invariant: a ledger has one ring, from the first memlord_events_start until
-   the ledger ends. Lock: the registry lock, to install the ring. Events are written and read
-   without a lock. */
+/* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
+   ledger's clock. An event names its site, tag or stack by the number of a row, the counters of one
+   of these on a device. May use books/threads, books/sites, books/stacks and books/counters.
+   Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
+   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
-   it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
-   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
+   it alone. So two threads write to the same word only when one of them gets a sub-buffer. A reader
+   copies an event, and then checks that the event's sub-buffer was not given out again
+   meanwhile. */
 
-/* An event in the ring. It names the row of its site, or the row of a stack, which tells the site.
+/* An event in the ring. It has the row of its site, or that of its stack; a row of a stack names
+   the site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
      stream  the stream of the block; 0 means none */
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
-typedef struct mli_event_copy { /* an event as it was read from the ring, with its site */
+typedef struct mli_event_copy { /* an event as it was read from the ring; its `where` has the row of
+                                   its site */
     uint64_t stamp, storage, what, where, stream;
     uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;
@@ -14160,8 +14302,8 @@ typedef struct mli_ring {
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
-   the ledger grows older. */
+/* What converts stamps to nanoseconds. The rate is the mean since create, so it becomes more
+   precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
@@ -14178,8 +14320,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
    sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits; `bytes` may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and
-   counted. */
+   bits. If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
+   site. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14188,8 +14330,8 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the begin of a block. `stack` is the row of its stack, or 0 if the block was not
-   picked. */
+/* Records the begin of a block. `stack` is the row of its stack, or 0 if its alloc was not
+   sampled. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -14230,7 +14372,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
    sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns what is wrong with the event settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
@@ -14271,7 +14413,7 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that a sub-buffer still holds. Makes one addition for each run of
+/* Counts as lost the events that a sub-buffer still holds. Makes one addition for consecutive
    events of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
@@ -14340,7 +14482,7 @@ static void mli_ring_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows) {
     const mli_ring *ring = mli_ring_of(lord);
-    if (ring) /* a thread may see the alert before it sees the ring */
+    if (ring) /* a thread may see MLI_ALERT_EVENTS before it sees the ring */
         ring->write(lord, t, kind, dev, storage, bytes, rows);
     else
         mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -14587,16 +14729,19 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
-   for. A pending block was freed, and ends when its fences are done. May use base/memory,
-   books/devices and books/threads. Invariant: only one thread at a time, the asker of a fence,
-   calls the fence's `done` and `drop`, and it holds no lock then. Lock: MLI_RANK_FENCES. A thread
-   may take this lock inside a shard, and enters no shard while it holds the lock. */
+   for. A fence tells, by its function `done`, whether a device has finished its work with a block.
+   A pending block was freed, and ends when its fences are done. To drop a fence is to call its
+   `drop`, after which the ledger no longer uses it. A dev is the number of a device, and a shard a
+   part of the map of blocks. May use base/memory, books/devices and books/threads. Invariant: only
+   one thread at a time, the asker of a fence, calls the fence's `done` and `drop`, and it holds no
+   lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard
+   while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls that found queues of the type; some calls may not be counted */
-    mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
+    mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
+    mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
@@ -14615,16 +14760,19 @@ typedef struct mli_queue {
     struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
     uint64_t id;    /* memlord_fence.queue, which these fences have in common */
-    uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
+    uint64_t round; /* the number of the last poll (a pass over the queues: see calls/deferred) that
+                       asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
-    uint32_t rest;  /* how many calls leave the queue alone after a "not done" */
-    uint32_t due;   /* from this number of calls on, a call asks the first fence again */
+    uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
+                       done" */
+    uint32_t due;   /* once mli_pending_queues.calls has reached this number, a call asks the first
+                       fence again */
 } mli_queue;
 
-/* A fence that the host passed in. `sibling` and `serial` belong to the thread that holds the side
-   record of the block. The fences lock guards the other members. A record is used again and never
-   freed, so that a fork and the end of the ledger find every fence in one list. */
+/* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the
+   block's side record (books/parts). The fences lock guards the other members. A record is used
+   again and never freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record that was made before this one */
@@ -14673,8 +14821,8 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
-/* Schedules the next poll of a queue: after `rest` calls on its device type or after MLI_REST_NS,
-   whichever comes first. If `rest` is 0, the next call polls the queue. */
+/* Sets when a call asks the first fence of a queue again: after `rest` calls on its device type or
+   after MLI_REST_NS, whichever comes first. If `rest` is 0, the next call asks it. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
@@ -14684,8 +14832,8 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 /* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has got other fences. A fence that has
-   an asker is dropped by its asker. The others are dropped at the end of this call or a later one.
+/* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
+   an asker, the asker drops it. The end of this public call or of a later one drops the others.
    Does nothing if f is NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
@@ -14950,7 +15098,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs a fence's
+                                                                    function drops the fences */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -15007,9 +15156,13 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 /* ------------------------------------------------------------------------ src/books/probes.h -- */
 
 /* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
-   looks into the buckets after the home. Owns no state. May use books/map. Invariant: a thread
-   waits only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in
-   a shared shard. */
+   looks into the buckets after the home. Owns no state. The map has parts, the shards, and a shard
+   has a table of buckets. A bucket has slots for entries, and a header that tells which slots are
+   in use. The home of a key is the bucket where its search begins. The window of a key has the
+   buckets that may have it: the home and up to 15 after it. The overflow counts of a bucket say how
+   many entries have passed it because it was full. May use books/map. Invariant: a thread waits
+   only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a
+   shared shard. */
 
 /* A thread probes while it is inside the shard, or under the shard's lock while the shard is
    stopped. Probing changes no entry. The probe notes the slot and the header to store, and
@@ -15020,7 +15173,7 @@ typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *entry;    /* the entry of the key; NULL if the map does not have the key */
     mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
                             caller did not want one */
     unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
@@ -15040,13 +15193,14 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
    home if the shard is shared. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
-   finds the key. Otherwise stops where no later bucket can have the key, but with `want_room` not
-   before it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
-   used. Returns 0, or -1 if another thread holds the lock of a later bucket. The caller must then
-   leave the shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
+   finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
+   on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket. The
+   caller must then leave the shard. A thread waits only for the lock of a home, so waiting threads
+   form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
-/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
+/* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
 /* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
    overwrite the words of the entry. Requires: probe->entry is not NULL. */
@@ -15057,11 +15211,12 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. If another thread owns the shard,
-   makes the shard shared. If `want_room` is set and the table has no slot for the key, grows the
-   table. Returns 0; the thread is then inside the shard, unless the shard has no table. Returns -1,
-   outside the shard, if there is no memory. Requires: the caller is not inside a shard. */
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the map does not
+   have the key; with `want_room` mli_probe_insert can then insert the key. If another thread owns
+   the shard, makes the shard shared. If `want_room` is set and the table has no slot for the key,
+   grows the table. Returns 0; the thread is then inside the shard, unless the shard has no table.
+   Returns -1, outside the shard, if there is no memory. Requires: the caller is not inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
@@ -15137,10 +15292,11 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     }
 }
 
-/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
-   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
-   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
-   shard. The release store pairs with the acquire in mli_bucket_try. */
+/* Stores what a probe changes, and unlocks the probe's buckets. `by` is 1 for an insert, -1 for an
+   erase, and 0 for no change. If `by` is not 0, stores the header of the slot's bucket. If that
+   bucket is not the home, adds `by` to the shard's `displaced` and to the overflow counts of the
+   buckets before it. The release store, which unlocks a bucket, pairs with the acquire in
+   mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -15229,10 +15385,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
 /* Owns the side records and the parts of blocks. A side record has the facts of a block for which
-   its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
-   a side record belongs to the thread that holds its entry, because this thread is inside a shard
-   of its own or has locked the entry's bucket; parts lie in their storage and do not overlap.
-   Locks: those of the map. */
+   its entry in the map has no room; the entry's word2 then points to the record, which has the
+   entry's own word2. A part is a range of the bytes of a block, with a description. A shard is a
+   part of the map. A probe finds an entry in a shard, and no other thread changes the entry until
+   the probe ends. A pending block was freed, and waits for its fences. May use books/map,
+   books/accounts and base/memory. Invariants: a side record belongs to the thread that holds its
+   entry, because this thread is inside a shard of its own or has locked the entry's bucket; parts
+   lie in their storage and do not overlap. Locks: those of the map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15245,7 +15404,8 @@ typedef struct mli_side_record {
                                         done */
     uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
                                         not pending */
-    uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
+    uint64_t epoch;                  /* of a pending block: how many resets there had been
+                                        (mli_epoch) when it was freed */
     memlord_account account;         /* the account that the block is charged to; 0 means none */
     uint64_t charged;                /* the bytes that are charged to `account` */
     struct mli_parts *parts;         /* the parts of the block; NULL if it has none */
@@ -15255,15 +15415,16 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
+   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
 /* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the rows and the birth of an entry, from its word2 or from its side record. */
+/* Returns the word2 that an entry would have without a side record. It has the numbers of the
+   block's site, tag and birth (mark, scope and stream). */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
@@ -15277,8 +15438,8 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
-/* Finds a key and returns its entry, or NULL if the key is dead or its block is pending. In either
-   case the caller calls mli_probe_leave. */
+/* Finds a key and returns its entry. Returns NULL if the map does not have the key, or if its block
+   is pending. In every case the caller calls mli_probe_leave. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
@@ -15286,7 +15447,7 @@ static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t 
 }
 
 /* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
-   key is dead, or if its block has no side record. In either case the caller calls
+   map does not have the key, or if its block has no side record. In every case the caller calls
    mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
@@ -15294,13 +15455,13 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
 
 /* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
    the record only if one more reference would need it. If the result is E_UNKNOWN or E_NOMEM, the
-   function has left the shard. It allocates the record between two probes, because nothing may be
+   probe has ended. The function allocates the record between two probes, because nothing may be
    allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
 
-/* Copies a description; *out has the ledger's copies of its strings. */
+/* Copies a description to *out, with the ledger's own copies of its strings. */
 MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
                                                   memlord_meta *out);
 
@@ -15439,7 +15600,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
-   larger. Returns MLI_AGAIN if the array is full and *spare is no larger. */
+   larger. If *spare is no larger, returns MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps
+   another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -15664,9 +15826,14 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
-   which the ledger had no memory to record. May use books/. Invariant: a call makes the counters of
-   a block (rows and cells) before it enters a shard, a part of the map, because a thread inside a
-   shard may not allocate. Inside the shard it changes the map and counts the change, so that no
+   which the ledger had no memory to record. The map has an entry for each block: its key (the
+   storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
+   stream). A block with further facts has a side record, to which its word2 then points. A probe
+   finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
+   number of a device, and a delta a change of counters. May use books/. Invariant: a call makes the
+   counters of a block before it enters a shard, a part of the map, because a thread inside a shard
+   may not allocate. The counters are the rows of the block's device, site and tag, and the thread's
+   cell of each row. Inside the shard the call changes the map and counts the change, so that no
    fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
    cold lock, for a new route. */
 
@@ -15677,28 +15844,28 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that the word2 of a map entry points to, if there is one, and the parts in
-   it. Detaches its fences, and takes the bytes of the block off the account that they were charged
-   to. */
+/* Frees the side record that a word2 points to, with the parts of the block (described ranges of
+   its bytes) that it has. Detaches the block's fences, and takes its bytes off the account that
+   they were charged to. If word2 points to no side record, does nothing. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the change of counters (mli_row_delta) that counts a block as opened. */
+/* Returns the delta that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the change of counters (mli_row_delta) that counts a block as closed. */
+/* Returns the delta that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the thread's counters (cells) to which n deltas will be added. Requires: the caller is not
-   inside a shard, because the function may allocate. */
+/* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
+   because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that called free, wherever the block was allocated. Requires: the
+/* Counts a free at `site`, the site of the free, whatever the site of the block is. Requires: the
    caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62, half the range of
-   an int64. Checks only blocks of more than 2^32 bytes, because 2^30 smaller blocks would have to
-   be live to reach 2^62. */
+/* Returns 1 if `bytes` more would bring the device's published bytes (mli_row) above 2^62, half of
+   the largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if
+   2^30 of them are live. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -15713,8 +15880,9 @@ static MLI_HOT int mli_debug_on(memlord *lord) {
 /* Notes where a block was before its move, for the debug line of the call. */
 MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
 
-/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing if the call
-   recorded nothing (`did` is 0) and its debug note has no implicit and no unknown free. */
+/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If the call recorded nothing
+   (`did` is 0), logs the line only if the call freed an unknown storage, or ended a block whose
+   free was never recorded. */
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                        uint64_t storage, uint64_t bytes, const memlord_site *site);
 
@@ -15723,19 +15891,19 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if a free of an unknown storage matches a dropped alloc. The ledger expected that free,
-   and no longer expects it afterwards. */
+/* Returns 1 if a free of an unknown storage matches a dropped alloc. Each dropped alloc matches one
+   free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Counts a dropped alloc: one that failed with the error r, because the ledger had no memory to
-   record it, or no room for its device. If its device could not be added, counts the alloc for the
-   ledger as a whole. A later free of that storage is expected, and is then no unknown free: see
-   mli_drop_match. Counts nothing if r is any other error. Returns r. */
+   record it, or no room for its device. If the device could not be added, counts the alloc for the
+   ledger as a whole. A later free of the storage is then expected, and does not count as an unknown
+   free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
-   be added, counts the call for the ledger as a whole. If the storage matches a dropped alloc,
-   counts nothing and returns MEMLORD_OK. */
+/* Counts a call that ends an unknown storage (one that the map does not have), and returns
+   MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
+   the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more than one reference. */
@@ -15748,28 +15916,29 @@ enum { /* what the map has under a key */
     MLI_KEY_USED     /* the block is live, and has fences (memlord_block_use) */
 };
 
-/* Returns what the map has under a key, as MLI_KEY_... Unless that is MLI_KEY_DEAD, *e gets the
-   entry, with the word2 that it would have without a side record. */
+/* Returns what the map has under a key, as MLI_KEY_... If the map has an entry, *e gets a copy of
+   it, with the word2 that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was meant to end the storage. An unknown storage then counts as an
-   unknown free. */
+   `ends` is 1 if the call was to free the storage. If the storage is not live, the call then counts
+   as an unknown free. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block. If the entry has no room for the count, adds a side record
-   first. */
+/* Adds a reference to a live block. If the entry has no room for the number of references, adds a
+   side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends, because its free was not recorded or its fences are
-                          not done */
-    MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
-    MLI_PUT_HOLD = 2   /* a bit to add to either of these: if an old block would end, it stays, and
-                          the call puts no entry */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
+                          done */
+    MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
+                          ends */
+    MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
+                          stays, and mli_entry_put puts no entry */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -15791,40 +15960,41 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
-   the side record. With `undo` takes back the counts of the alloc instead, as if the block had
-   never been opened. */
+   the side record. With `undo` takes back the counts of the alloc instead of counting the end, as
+   if the block had never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
-/* Undoes the open of a block of `bytes` by this thread, unless another thread has ended the block
-   or replaced it by one of another size. */
+/* Undoes the opening of a block of `bytes` by this thread. Does nothing if another thread has ended
+   the block, or has replaced it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
 /* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
-   fence. Returns the first fence; the other fences are its siblings. Requires: the caller is inside
-   the shard, and the block has a side record. */
+   fence whether it is done. Returns the block's first fence; its `sibling` is the next one.
+   Requires: the caller is inside the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
-   freed block, with the word2 that it would have without a side record. If no block was freed,
-   gone->key is 0. A block whose uses memlord_block_use has recorded becomes pending. *chain then
-   gets its first fence, and the caller asks the fences after this call, outside the shard. */
+/* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
+   *gone gets the entry of the freed block, with the word2 that it would have without a side record.
+   If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
+   becomes pending. *chain then gets its first fence, and the caller asks the fences after this
+   call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the sampled call stack of the block. The totals of that stack include the block's
-   bytes until mli_pick_off subtracts them. */
+   *pick gets the call stack of the block's alloc, if that was sampled. The totals of that stack
+   include the block's bytes until mli_pick_off subtracts them. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
-   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The rows
-   in the result are rows of `dev`. Requires: the caller is not inside a shard, and `word2` is that
-   of an entry without a side record. */
+   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
+   has the numbers of the rows that the site and the tag have on `dev`. Requires: the caller is not
+   inside a shard, and `word2` is that of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -15832,22 +16002,23 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 /* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the site, the tag and the birth (mark, scope and stream) of a block in its entry, or in its
-   side record if it has one. Requires: the entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
+   `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
+   entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change. With
-   `moves` the change counts as the end of one block and the open of another, else as a change of
-   size. *rows gets the word2 that the entry would have without a side record. The caller cannot
-   read that from the side record, which another thread may free once the block is on the map. If
-   the map has no room, ends the block with its old bytes, and counts a dropped alloc of the new
-   ones. */
+/* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
+   counts the change. With `moves` the change counts as the end of one block and the start of
+   another, else as a change of size. *rows gets the word2 that the entry would have without a side
+   record. The caller cannot read that from the side record, which another thread may free once the
+   block is on the map. If the map has no room, ends the block with its old bytes, and counts a
+   dropped alloc of the new ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, or NULL if there is none. The `next` of each route is the
-   route that was made before it. */
+/* Returns the route that was made last, or NULL if there is none. The member `next` of a route
+   leads to the one made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
    memory. Requires: the caller is not inside a shard. */
@@ -15856,13 +16027,14 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
    counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
-/* Makes room in the map for a key. A later insert of the key fails only if another thread takes
-   that room. */
+/* Makes room in the map for a key, so that a later insert of the key finds a vacant slot unless
+   another thread takes it. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
 /* Moves a block to another device, key or size, and counts the move. The block keeps its side
-   record. If the block has none, and the move will charge it to an account, adds one first. */
+   record. If it has no side record and the move will charge it to an account, adds a side record
+   first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -15909,8 +16081,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. Takes the bytes of a pending block off the statistic `pending`. If the
-   block was freed before the last reset, does not count its bytes as freed since then. */
+/* Counts the end of a block. If the block was pending, takes its bytes off the statistic `pending`.
+   If it was freed before the last reset, does not count its bytes as freed since the reset. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -15954,8 +16126,8 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. The call has kept
-   the facts there until it had left the shard and dropped its locks. */
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. A call keeps these
+   facts in the note, because it logs only after it has left the shard and dropped its locks. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -15996,10 +16168,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
-   of such a key is expected, so it does not count as unknown. dropped_keys has few places, and
-   there is no memory for more. A dropped alloc that finds no place is counted for its device
-   type. */
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
+   that key is expected, so it does not count as an unknown free. dropped_keys has few places, and
+   there is no memory for more. An alloc whose key finds no place there is only counted, for its
+   device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -16092,7 +16264,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Takes one reference off the count of an entry. */
+/* Takes one reference off a block. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -16101,8 +16273,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds one to the references of an entry. Returns 0, and adds none, if the count needs a side
-   record first. */
+/* Adds one reference to a block. If the number of references needs a side record first, adds none
+   and returns 0. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -16131,9 +16303,9 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
-   is already in the slot ends. If that block was live, its free was never recorded, so this counts
-   as an implicit free. */
+/* Puts an entry in the place on the map that a probe found, counts n deltas, and leaves the shard.
+   If an older block is in that place, it ends. If the older block was live, its free was never
+   recorded, so its end counts as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -16153,8 +16325,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table keeps its size, so that calls are slower but still
-                    exact */
+    if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
+                    but still exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16197,8 +16369,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to an account, which mli_block_open chooses by `account`. Makes the side
-   record that holds the charge. Returns 0 if there is no memory for that record. */
+/* Charges a new block to `account`; 0 means the account that the thread uses, and MEMLORD_NONE
+   means none. Makes the side record that notes the charge. Returns 0 if there is no memory for that
+   record, else 1. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -16305,7 +16478,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     return MEMLORD_OK;
 }
 
-/* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
+/* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick) {
@@ -16503,14 +16676,16 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
 /* Gives a block a description or another tag. Owns no state: books/parts has the description, and
-   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
-   map. */
+   the block's entry in the map has the tag. A row has the counters of a tag on a device. A cell has
+   a thread's part of a row, and the orphan record has the cells for threads without a record. A
+   shard is a part of the map. May use books/parts and books/blocks. Locks: those of the map. */
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
-/* Gives a live block another tag, which is a kept string, or no tag if it is NULL. The row of the
-   tag depends on the block's device, and cannot be added inside a shard. So the function looks for
-   the device first, and starts again if the block has moved to another device meanwhile. */
+/* Gives a live block the tag `tag`, the ledger's copy of a string, or no tag if `tag` is NULL. The
+   row of the tag depends on the block's device, and cannot be added inside a shard. So the function
+   first looks up the device, then adds the row, and then enters the shard. If the block has moved
+   to another device meanwhile, starts again. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -16580,18 +16755,22 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys) and the reservations. Tells the live bytes of a phys and the
-   devices that share it. A ticket is the handle of a reservation. services/room takes the samples
-   of a phys, and opens reservations, because services/room can explain why one is refused. May use
-   books/devices, books/counters and books/accounts. Invariant: a device changes from one phys to
-   another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two
-   of them only under the cold lock. */
+/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
+   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
+   allocs, and a ticket is its id. An alloc draws on a ticket: its bytes come off the ticket once
+   the alloc is recorded, and are in flight until then. A dev is the number of a device. A row has
+   the counters of a device. Each thread counts in a cell of its own, and publishes the cell to the
+   row up to a batch of bytes late. services/room takes the samples of a phys, and opens
+   reservations, because services/room can explain why one is refused. May use books/devices,
+   books/counters and books/accounts. Invariant: a device changes from one phys to another only
+   under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two of them only
+   under the cold lock. */
 
 /* Returns the phys of a device. The acquire load pairs with the release store in
    mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
 /* Locks the phys of a device, and returns the phys. While the function waits for the lock,
-   memlord_device_share may assign another phys, so the function compares again under the lock. */
+   memlord_device_share may assign another phys, so the function looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
 /* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
@@ -16614,25 +16793,25 @@ MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 /* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Returns the bytes in use at a phys now, which are at least *held. *held gets the bytes that the
-   ledger's devices hold there. If no sample is known, returns *held. Requires: the caller holds the
-   phys lock. */
+/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns the bytes that all
+   programs use there now, which are at least *held. If no sample is known, returns *held. Requires:
+   the caller holds the phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
 /* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
-   that neighbours hold there. */
+   that neighbours (ledgers of other processes) hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. These two locks have no order, so a
-   thread may hold two of them only while it holds the cold lock, as this function does. A fork,
-   which takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old
-   phys has bytes of tickets, which may be for this device, or if other devices are at the device's
-   own phys. */
+/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
+   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys
+   has bytes of tickets, which may be for this device, or if other devices are at the device's own
+   phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
 
-/* Returns phys i, from 0 to the number of devices, or NULL if the device with dev i is at another
-   phys. */
+/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
+   NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
 /* Returns a NaN. */
@@ -16642,7 +16821,7 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
 typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
     mli_handle handle;
-    mli_phys *phys;     /* the phys whose list has the record; never changes */
+    mli_phys *phys;     /* the phys to which the record belongs; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
     memlord_account account; /* an account that holds the bytes, too; 0 means none */
@@ -16652,14 +16831,16 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
    numbers cannot overflow. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
 
-/* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
-   the caller holds the phys lock. */
+/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
+   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
+   lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. A cell has
-   allocated its `level` plus its `out`, and a call writes `out` before `level`. So the sum of both
-   is an upper bound if a reader loads `out` after `level`, as with `high`. It is a lower bound if
-   the reader loads `out` before `level`. */
+/* Returns the bytes that all threads have allocated on a device or, without `allocated`, have freed
+   there. A cell has the bytes freed in `out`, and the bytes allocated as the sum of `level` and
+   `out`. A call writes `out` before `level`. With `high` the function loads `out` after `level`, so
+   that the sum is an upper bound. Without `high` it loads `out` first, and the sum is a lower
+   bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
@@ -16668,23 +16849,24 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and is one of the physical device of `device`. */
+/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that tickets cover: either the ticket that the request names, or the
-   tickets of its thread. When the request opens its own ticket, the covered bytes move to that
-   ticket, so that no alloc can draw them while the request tries. At the end of the request the
-   bytes that it has not used move back. */
+/* The bytes of a request (memlord_alloc_retry) that tickets cover. The tickets are the one that the
+   request names or, if it names none, those of its thread. The request opens a ticket of its own,
+   and the covered bytes move to that ticket, so that no other alloc draws them while the request
+   tries. At the end of the request the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that the account of the request holds already */
+    uint64_t held;  /* the part of these bytes that these tickets hold of the request's account */
     uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to the tickets that are still open. Sets
-   cover->bytes to the number of bytes that it moved. */
+/* Moves the covered bytes that a request has not used back to their tickets, if these are still
+   open. `request` is the request's own ticket. Sets cover->bytes to the number of bytes that it
+   moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
@@ -16692,8 +16874,10 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* an account that holds the bytes, too; 0 means none */
-    memlord_ticket named;    /* the ticket that covers a request; 0 means those of the thread */
-    mli_cover *cover;        /* gets the cover of a request; NULL if this is no request */
+    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
+                                of its thread may */
+    mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
+                                reserves */
 } mli_reserve;
 /* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
    thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
@@ -16705,8 +16889,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches no ticket to the orphan
-   record, which many threads share. */
+   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
+   orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
 /* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
@@ -16725,10 +16909,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
-   alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
-   each alloc would have bytes that count both as live and as reserved. If `recorded` is 0, takes
-   nothing off. In either case the bytes are no longer in flight. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So
+   bytes that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved.
+   If `recorded` is 0, takes nothing off. In either case the bytes are no longer in flight. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -16738,7 +16921,7 @@ MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* one more than there are reservations; changes under the cold
+    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
                                   lock */
 };
 
@@ -16788,7 +16971,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
+   The figure is `used` of the latest sample, plus what the ledger's devices have grown since. So a
    thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
@@ -16802,10 +16985,10 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
 
 /* Returns the most bytes that a device can have held since the latest sample of its physical
    device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
-   because the allocator below may keep the freed bytes and serve later allocs from them. One bound
+   because the host's allocator may keep the freed bytes and serve later allocs from them. One bound
    is what the device held at the sample, plus the bytes allocated since. Another is the highest
-   live bytes since, which exceed the published bytes by at most a batch for each thread. A pool has
-   its own count of the bytes that it holds. */
+   live bytes since, which exceed the published bytes by at most a batch for each thread. If the
+   device's pool holds more than the live bytes, the host's figure for the pool counts instead. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -16965,8 +17148,9 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* these tries take about 50 ms together, and the
-                                                     thread sleeps for most of it */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how often a reservation is tried again; the
+                                                     tries take about 50 ms together, and the thread
+                                                     sleeps for most of it */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
    Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
    change keep them out now. Without `again` returns 0 in place of -1. */
@@ -17014,7 +17198,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns ticket i of these, or NULL if it is not open at the physical device. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
+   another phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -17056,8 +17241,8 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
 /* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
-   tickets. Takes none off the request's own account, which holds all bytes of the request already.
-   Requires: the caller has held the phys lock since mli_cover_plan. */
+   tickets. Takes no bytes off the request's own account, which holds all bytes of the request
+   already. Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -17086,8 +17271,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes that no ticket covers, both at the physical device and at the account. Returns
-   1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try again. */
+/* Reserves the bytes of a request that no ticket covers, both at the physical device and at the
+   account. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try
+   again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -17256,20 +17442,21 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
-/* Walks the blocks of the map, and lists the k largest. Owns no state. May use books/map and
-   books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
-   Locks: those of the map. */
+/* Walks the blocks of the map, and lists the k largest. Owns no state. The map has an entry for
+   each block. A shard is a part of the map. While a shard is paused, no other thread uses it. May
+   use books/map and books/blocks. Invariant: host code gets copies of blocks, and runs while no
+   shard is paused. Locks: those of the map. */
 
-/* Copies a block for the host. The copy has the site as it is displayed now; the site of a return
-   address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
-   is a copy without a side record. */
+/* Copies a block for the host. The copy has the site as reports display it now; a site that is
+   known by a return address may have no names yet. Requires: the caller is inside the block's
+   shard, or has paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* A function that is called for each block of a paused shard that matches a query. If it returns a
    value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
-/* Selects the blocks that a walk over the map visits. */
+/* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
@@ -17296,7 +17483,7 @@ typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
 /* A function that is called for each item. If it returns a value other than 0, the walk ends. */
 typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Makes an item of `size` bytes of each block that matches a query, shard by shard, and calls fn
+/* Makes an item of `size` bytes for each block that matches a query, shard by shard, and calls fn
    for each item. No shard is paused when fn runs, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user);
@@ -17308,9 +17495,10 @@ typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
-/* Keeps a block if it is one of the k largest so far. */
+/* A mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
-/* Sorts the heap in place, the largest block first, and resolves the sites. Returns the count. */
+/* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
+   the number of blocks. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */
@@ -17398,9 +17586,10 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 }
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
-/* Splits a query into parts, and returns 1, if a shard has more matches than may be copied at once.
-   That happens where small blocks lie close together. The hash of a block's key decides which part
-   the block is in. So each block is listed once, even if the table changes between the walks. */
+/* If a shard has more matches than may be copied at once, splits the query into parts and returns
+   1. A shard has so many where small blocks lie close together. The hash of a block's key decides
+   which part the block is in. So each block is listed once, even if the table changes between the
+   walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
@@ -17511,7 +17700,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block that is left to the end of the
+    for (n = top->count; n > 1;) { /* moves the smallest block that is left in the heap behind the
                                       heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
@@ -17598,16 +17787,16 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 
 /* ------------------------------------------------------------------ src/books/stack_totals.h -- */
 
-/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. May use
-   books/stacks and books/counters. Takes no lock. */
+/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. A row has the
+   totals of one stack on one device. May use books/stacks and books/counters. Takes no lock. */
 
-/* The totals of a row at one moment. `error` is the square root of the variance. */
+/* The totals of a row at one moment. `error` is the standard deviation of the estimate `live`. */
 typedef struct mli_stack_totals {
     uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
     double allocs;
 } mli_stack_totals;
 
-/* Returns the totals of a row. Of an alloc in progress they may have a part. */
+/* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
 /* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
    peak of its device. */
@@ -17652,22 +17841,25 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
-/* Defers frees: asks the fences of a freed block, and ends the block after the last of them is
-   done. To ask a fence is to call its `done`. Owns no state. May use books/. Invariants: a pending
+/* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
+   A fence has two functions of the host. `done` tells whether a device has finished with the block;
+   to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
+   the same queue are done in order. A side record has the facts of a block for which its entry in
+   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
    block stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record (what an entry has no room for) has a serial. When the
-   last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
-   slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
-   may end further blocks. Two rules bound this circle. When a fence ends a block, mli_call_end gets
-   0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
-   fence (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. When the last fence of a block is done,
+   the block ends, and its end calls mli_call_end like any call. The slow function behind
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
+   then asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. It does the work that the ledger's mask `alert` asks for on
-   that device. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. A thread without the system's barrier always takes the slow function, which
-   has a barrier. */
+/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
+   that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
+   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+   function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -17681,31 +17873,31 @@ enum { /* why a fence is attached to a block */
     MLI_ATTACH_MOVE  /* for a move, whose source is the block */
 };
 
-/* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
-   not MLI_ATTACH_USE, it also makes the block pending. Then *gone gets the entry of the block, and
-   *chain the fences that the caller asks next. If f is NULL, the block waits only for the fences
-   that it has already. After an error f still belongs to the caller. */
+/* Attaches fence f to a live block, in the place of the block's earlier fence with the same queue,
+   if there is one. If `why` is not MLI_ATTACH_USE, also makes the block pending. Then *gone gets
+   the entry of the block, and *chain the fences that the caller asks next. If f is NULL, the block
+   waits only for the fences that it has already. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks the fences of a block that was just freed, in the order in which they were attached. Nobody
-   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence counts
-   as not done, and a later poll asks it. */
+/* Asks the fences of a block that was just freed, in the order in which they were attached. No
+   thread has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence
+   counts as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
-/* Retires the pending blocks of a selector whose fences are done, and returns how many bytes that
-   credited. It asks the first fence of every queue, and goes on in a queue as long as its fences
-   are done. It does nothing in a call of the ledger's own allocator. */
+/* Ends the pending blocks whose fences are done, on the devices that `sel` selects, and returns the
+   bytes of these blocks. Asks the first fence of every queue, and goes on in a queue as long as its
+   fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
-   device type. With `asks` 1 it first asks fences of one queue of that type. */
+/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
+   device type. If `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, only
-   its own fences count. The function first inserts the destination, as a copy of the source without
-   its fences and parts. Then it makes the source pending. */
+/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, the
+   source waits only for its own fences. The destination is inserted first: a copy of the source,
+   but without the fences and the parts of the source. Then the source becomes pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -17744,14 +17936,14 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
-                                               references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
+                                               the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. If the block has no other
-   fence, it ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
+/* Takes a fence off its pending block, if the fence still has a block. If this was the last fence
+   of the block, ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
    fence has no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
@@ -17786,8 +17978,8 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
 /* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
-   (answer < 0). If it was the last fence of its block, also ends the block. Returns the bytes of
-   the block that it ended, or 0. */
+   (answer < 0). If this was the last fence of its block, also ends the block. Returns the bytes of
+   the block that ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -17801,7 +17993,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* if a block still has the fence, the block frees it */
+    f->asker = NULL; /* if a block still has the fence, the end of the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -17854,7 +18046,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the one that asks a fence. */
+/* Makes this thread the asker of a fence, and returns the fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
@@ -17863,8 +18055,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 }
 
 /* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue a
-   fence that nobody has asked yet comes first, because a fence may record its event when it is
-   first asked. Then comes the first fence of the queue, unless this poll, `round`, has asked it. */
+   fence that nobody has asked yet comes first, because its `done` may record an event of the device
+   when it is first called. Then comes the first fence of the queue, unless this poll, `round`, has
+   asked it. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -17900,9 +18093,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time, or NULL if no queue is due.
-   Sets p->due and p->late to the number of the call and to the time from which a queue may be due
-   next. */
+/* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
+   due. Sets p->due and p->late to the number of the call and to the time from which a queue may be
+   due next. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -17923,10 +18116,10 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
-/* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
+/* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
    Most calls only count themselves. A call looks for a queue when the count has reached p->due.
    Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the lock, it does nothing, so that no call waits for a call that asks. */
+   the fences lock, does nothing, so that no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -17961,8 +18154,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
 }
 
 /* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over. The caller does this first, so that all memory is taken before anything
-   changes. */
+   destination takes over from the source. The caller does this first, so that all memory is taken
+   before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -18033,7 +18226,10 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 /* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
    state. May use the books and calls/deferred. Invariants: a call checks everything before it
    changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
-   none of its own. base/ledger defines the words dev, row, cell and orphan record. */
+   none of its own. A dev is the number of a device. A row has the counters of a device, a site or a
+   tag; a cell has one thread's part of a row. A thread record is what the ledger keeps for a
+   thread; the orphan record serves threads that have none. A ticket is a reservation of the
+   host. */
 
 /* A call on the general path. */
 typedef struct mli_call {
@@ -18042,10 +18238,10 @@ typedef struct mli_call {
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
-/* Begins a call at `site` that records a block. It checks the arguments, makes the device known,
-   and gets the thread record. If call->t is NULL, the caller returns the result. If the ledger's
-   own allocator makes the call, call->t is NULL and the result is OK, so that the call records
-   nothing. */
+/* Begins a call at `site` that records a block. Checks the arguments, adds the device to the ledger
+   if it is new, and gets the thread record. If call->t is NULL, the caller returns the result. If
+   the ledger's own allocator makes the call, call->t is NULL and the result is OK, so that the call
+   records nothing. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -18060,13 +18256,13 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Marks the bytes of a call as in flight before the call records them, if the call names a ticket
-   or its thread has tickets. */
+/* If the call names a ticket, or its thread has tickets, marks the bytes of the call as in flight.
+   They may come off a ticket when the call has recorded them. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did` is 1 if the block was recorded. It puts the thread record back
+/* Ends a call and returns r. `did` is 1 if the block was recorded. Gives the thread record back
    first, because the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
@@ -18080,9 +18276,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. It keeps a copy of the tag's name; if there is no
-   memory for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on
-   that device, and sets the one that is not open to 0 in `out`. */
+/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; if there is no memory
+   for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on that
+   device; *out then has 0 in its place. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -18090,8 +18286,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                                           const memlord_site *site);
 
 /* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
-   is no memory for the block, it counts as dropped. Requires: mli_opts_settle has written `opts`,
-   or `opts` has neither tag nor ticket nor account. */
+   is no memory for the block, the alloc counts as dropped. Requires: mli_opts_settle has written
+   `opts`, or `opts` has neither tag nor ticket nor account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
@@ -18107,12 +18303,13 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* Records an alloc, for memlord_alloc on the general path. It counts and logs a refusal. */
+/* Records an alloc, for memlord_alloc on the general path. If the alloc is refused, counts and logs
+   this. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
-/* Ends a block, for memlord_free and memlord_release on the general path. It counts and logs a
-   refusal. */
+/* Ends a block, for memlord_free and memlord_release on the general path. If the call is refused,
+   counts and logs this. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
@@ -18120,9 +18317,9 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 /* ------------------------------------------------------------------------ src/calls/record.c -- */
 
 /* One alloc and one free on the general path.
-     1. Check the arguments. An alloc makes its device known.
+     1. Check the arguments. An alloc adds its device to the ledger if the device is new.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        from within the ledger's own allocator gets none, so it returns and records nothing.
+        that the ledger's own allocator makes gets no record, so it returns and records nothing.
      3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
         up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
@@ -18153,8 +18350,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 }
 
 /* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
-   ticket has closed, all bytes of the block count as new. If the account has closed, the bytes are
-   charged to no account. */
+   ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
+   are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how) {
@@ -18226,7 +18423,8 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
     return mli_alloc_general(lord, device, storage, bytes, &opts, how);
 }
 
-/* Records an alloc that has a site and no other options. It counts and logs a refusal. */
+/* Records an alloc that has a site and no other options. If the alloc is refused, counts and logs
+   this. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -18251,17 +18449,20 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* ------------------------------------------------------------------------ src/calls/arenas.h -- */
 
-/* Has memlord_arena_add and memlord_arena_sub, which count bytes without identity. Owns the
-   balances of arenas, which lie with the rows of tags and the records of devices (books/counters).
-   May use the books, calls/record and calls/deferred. Invariants: while no call is in flight, the
-   balance of a device is at least the sum of the balances of its tags (arena_tagged). A call
-   changes a balance and the counts in one stay inside a shard, so that no fork and no report sees
-   one without the other. Lock: the row lock of the device guards the balances of its tags. */
+/* Has memlord_arena_add and memlord_arena_sub, which count arena bytes: bytes that belong to no
+   recorded block. Owns the balances. The balance of a device or a tag is the arena bytes that were
+   added there and not taken off yet. The balances lie in the records of devices and the rows of
+   tags (books/counters). A row has the counters of a device, a site or a tag. May use the books,
+   calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
+   is at least the sum of the balances of its tags (arena_tagged). A call stays inside one shard, a
+   part of the map, while it changes a balance and the counts. So neither a fork nor a reset nor
+   memlord_verify finds one change without the other. Lock: the row lock of the device guards the
+   balances of its tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of arena balances. At first it has the bytes that a call asks for. mli_arena_balance
-   replaces them with the bytes that it has really added and taken off. */
+/* A change of arena balances. At first `in` and `out` are what a call asks for. mli_arena_balance
+   replaces them with the bytes that it really added and took off. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
                                tag */
@@ -18271,7 +18472,7 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns the bytes that it took off the tag. */
+/* Changes the balance of a tag. Returns how many bytes it took off the tag. */
 static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
     mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
@@ -18284,10 +18485,10 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
     mli_lock_drop(&row->lock);
     return out;
 }
-/* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
-   balance. Two calls may together leave the tags with more bytes than the device. At least one of
-   the calls notices it: each changes `arena` or `arena_tagged` before it reads both, and all these
-   accesses are seq_cst. */
+/* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
+   comes off the bytes of the device that have no tag. Two calls may together leave the tags with
+   more bytes than the device. At least one of the two calls notices this excess, because each
+   changes `arena` or `arena_tagged` before it reads both, and all these accesses are seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -18302,9 +18503,9 @@ static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
-/* Corrects the tags of a device if together they have more bytes than the device. It takes the
-   excess off the tag with the largest balance, at most that balance. Returns how many bytes it took
-   off, or 0 if there is no excess. *number is the row of the tag. */
+/* Corrects the tags of a device if together they have more bytes than the device. Takes the excess
+   off the tag with the largest balance, but no more than that balance. Returns how many bytes it
+   took off, or 0 if there is no excess. *number gets the row of the tag. */
 static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
     MLI_REQUIRE(mli_is_inside());
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
@@ -18351,9 +18552,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances and counts the change on the device and on the tag. The change is no alloc
-   and no free. The site counts added bytes as both in and out. An arena byte does not remember its
-   site, so no later call can take it off there. */
+/* Changes the balances, and counts the change on the device, on the tag and at the site. The change
+   counts as no alloc and no free. The site counts added bytes both as allocated and as freed,
+   because no later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -18387,9 +18588,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
 }
 
-/* Adds bytes without identity to a device, or takes them off. It takes off at most what the device
-   has; an excess counts as an underflow. The device and the bytes are checked as for an alloc, with
-   1 as a valid storage. */
+/* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
+   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as
+   for an alloc. An arena has no storage, so the check gets 1, which is a valid storage. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
@@ -18440,23 +18641,29 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
-/* Has the public calls that record, except those of calls/fast. Has what only these calls need:
-   realloc tokens, n blocks in one call, moves, copies, deferred frees. Owns no state. May use the
-   books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
+/* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast.
+   Has what only these functions need: realloc tokens, n blocks in one call, deferred frees. A block
+   is an entry of the map; its device type and its storage, the key, find it. A token holds the
+   entry of a block from the begin of a realloc or a free to its end; the block is off the map
+   meanwhile. A fence is a function of the host that tells when a device has finished with a block.
+   A freed block with fences is pending: it ends when its fences are done. Owns no state. May use
+   the books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
    anything. Locks: none is held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* values of memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros: ending it is an error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
-    MLI_TOKEN_FREED,  /* free_begin freed the block, because memlord_block_use gave it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
+    MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
+                         given it fences */
+    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
 };
 
-/* Stores the sampled stack of a detached block in the token. */
+/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
+   still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -18471,10 +18678,11 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free. It detaches the block and keeps its entry in the token. word[0] and
-   word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
-   word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
-   the end of the realloc writes a line with both storages, and records the event with its site. */
+/* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
+   word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
+   word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
+   logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
+   with both storages. The event of the free then has no site of its own. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -18509,8 +18717,9 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Samples the stack of the new storage. If `storage` is 0, the block keeps the stack of the old
-   storage. Returns the row of the stack, or 0 if the block has none. */
+/* Samples the stack of a realloc. If `storage` is 0, the realloc has failed, and the block keeps
+   the stack that it had. Returns the row (the totals) of the stack, or 0 if the block has no
+   stack. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -18596,8 +18805,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that would be one too many is at
-                                            fault */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that is not known is at fault: there is
+                                            no room for it */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -18605,17 +18814,18 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* What a call with n blocks takes for each block before it records any block, so that it cannot run
-   out of memory halfway. MLI_DID_OPEN: it has put a placeholder of 0 bytes under the block's key.
-   MLI_DID_VIEW: it has added the reference that a track takes of a live key. Otherwise it has taken
-   nothing, because the block replaces another block under the same key. */
+/* What a call with n blocks prepares for each block before it records any block, so that it cannot
+   run out of memory halfway. If `did` is MLI_DID_OPEN, the call has put a placeholder of 0 bytes
+   under the block's key. If it is MLI_DID_VIEW, the key was live, and memlord_track_n has added a
+   reference to its block. Otherwise the call has prepared nothing, because the new block will
+   replace a block with the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
 } mli_hold;
 
 /* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
-   the number of blocks that hold memory. */
+   the number of blocks for which this was done. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -18641,9 +18851,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
-   If such a reference has become the last one of its block, the block ends here, and its end asks
-   fences of the host. */
+/* Takes back the references and the placeholders of a call with n blocks that has failed, the last
+   first. If such a reference has become the last one of its block, the block ends here. The end of
+   a block may call fences, which are functions of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -18659,8 +18869,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
-   placeholder meanwhile. */
+/* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
+   or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -18682,9 +18892,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory. That is the
-   case if the new block is charged to an account, or if another thread has ended the old block
-   since mli_hold_n. If there is no memory then, the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory. It needs
+   memory if it is charged to an account, or if another thread has ended the old block since
+   mli_hold_n. If there is no memory then, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -18714,9 +18924,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. Each dropped alloc makes the ledger expect one unknown free of
-   its key. But if the map has a live block under the key, the next free will find that block, so
-   the expectation is taken back. */
+/* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
+   expects one free that finds no block. But if the map has a live block under the same key, the
+   next free finds that block, so the function cancels the expected free. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -18731,7 +18941,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records all of n blocks or none. It takes all the memory first, and then records one block after
+/* Records all of n blocks or none. Takes all the memory first, and then records one block after
    another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
@@ -18764,9 +18974,10 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If it
-   did, or if the move has a fence, the source stays pending until all these fences are done, and
-   *chain gets the fences that the caller has to ask. A block that moves onto itself is replaced. */
+/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If there
+   are such fences, or if the move has a fence, the source stays pending until all these fences are
+   done, and *chain gets the fences that the caller has to ask. A block that moves to its own
+   storage on a device of the same type is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -18840,9 +19051,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, it ends no block. After any other error it
-   goes on with the next block, and returns the last error. With MEMLORD_DEBUG it logs one line for
-   all blocks. */
+/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
+   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
+   blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -18867,8 +19078,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Cleared, because the debug line of a later call would otherwise count this free
-               again. */
+            /* The note is cleared, because the debug line of a later call would otherwise count
+               this free again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -18937,7 +19148,8 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc with its token. */
+/* Ends a realloc with its token. If `new_storage` is 0, the realloc has failed, and the old block
+   comes back. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
                                              uint64_t new_storage, uint64_t bytes,
                                              const memlord_site *site) {
@@ -18956,8 +19168,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc that has already happened. It first takes the memory for the new entry, because
-   without that memory the old entry would be lost. */
+/* Records a realloc that has already happened. First takes the memory for the new entry, because
+   the old block would be lost if there were no memory later. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -19041,9 +19253,9 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
-   unchanged. If memlord_free_begin has freed the block already, because it had fences of
-   memlord_block_use, the function records a new block in its place. */
+/* Ends a free with its token: takes the bytes of the block off the counts. If `failed` is 1, puts
+   the block back on the map, unchanged. If memlord_free_begin has freed the block at once, because
+   memlord_block_use had given it fences, a failed free records a new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -19083,16 +19295,17 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* free_begin logged the free */
+    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
     mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
     return r;
 }
 
-/* Moves a block to another device or storage. If the source is not live, the destination's device
-   does not become known. The fence is discarded if no block waits for it. That is so if there is no
-   source, or if the block moves onto itself and is replaced. */
+/* Moves a block to another device or storage. If the source is not live, does not add the
+   destination's device to the ledger. Discards the fence if the move succeeds, but no block waits
+   for the fence. This happens if the alloc of the source was dropped, or if the block moves to its
+   own storage and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -19120,7 +19333,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route between its two devices, and on the device it goes to. */
+/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
+   device that the copy goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19204,45 +19418,53 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------------- src/calls/fast.h -- */
 
-/* Has memlord_alloc, memlord_free and memlord_release. Owns no state. May use the books,
+/* Has memlord_alloc, memlord_free and memlord_release. They serve most calls here, and send the
+   others to the general path, which is calls/record. A dev is the number of a device. A row has the
+   counters of a device, a site or a tag. A cell has one thread's part of a row; to publish a cell
+   is to add this part to the row. The map has a part, the shard, for each range of addresses. An
+   entry is a block in the map, and lies in its home bucket or in a bucket after it. A side record
+   has the facts of a block for which its entry has no room. Owns no state. May use the books,
    calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call counts before it leaves the shard of the map; only a free counts at its own site after
-   that. Locks: no lock is held when a call returns. */
+   A call enters the shard of its block, and counts the block before it leaves the shard; only a
+   free counts at its own site after that. Locks: no lock is held when a call returns. */
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the usual
-   case: sites are off, the thread is in no tag and no scope, and the block is in a shard of its
-   own. Such a call takes no lock and no locked instruction.
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free have all the code of
+   the usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard
+   of its own. Such a call takes no lock and no locked instruction.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path. So a thread's first call on a ledger goes there, and so does a call after
-        one on another ledger. The record, an mli_thread, has a mask `special`: what the thread's
-        calls have to do besides. In the usual case it is 0.
+        the general path. So a thread's first call on a ledger goes there, and so does a call that
+        follows a call on another ledger. The record, an mli_thread, has a mask `special`: what the
+        thread's calls have to do besides. In the usual case it is 0.
      2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
         inside. So either this call sees the other state, or the other thread sees t->inside. A
-        reader, and a table that grows, give the shard back to its owner. The first call of another
-        thread makes the shard shared for good: then every call locks the buckets that it uses.
+        thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
+        first call of another thread makes the shard shared for good: then every call locks the
+        buckets that it uses.
      3. Look at the home bucket, which the hash of the address chooses. The bucket's header has a
         print of each entry, a byte of the hash, and a call compares all prints at once. An alloc
         finds a vacant slot, a free finds the entry. mli_home_room and mli_home_find prepare the
         header that the call is to store, with the print of the slot set or cleared.
-     4. Find the device's number, its dev, and the thread's mli_cell for it. Only this thread counts
-        in the cell. A free compares the dev with the one in the entry.
+     4. Find the device's number, its dev, and the thread's mli_cell for it: the thread's part of
+        the device's counters. Only this thread counts in the cell. A free compares the dev with the
+        one in the entry.
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. Only the peak and the bands need more: mli_cell_publish_due has to see the cell if
-        an alloc raised its level above the cell's limit, or if a free took it below the published
-        part. The result of a count is then negative. The result for a free is also negative if a
-        band check is due.
+        at once. Only the peak and the bands need more work, and then the result of the count is
+        negative. The level of a cell is the bytes that the thread allocated, less those that it
+        freed. If an alloc raises the level above the cell's limit, or a free takes it below the
+        published part, mli_cell_publish_due has to publish the cell. After a free, a check of the
+        device's bands may be due.
      7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
-        mli_free_finish does this, after it has published the cells that are due. It also runs if
-        `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work for the
-        end of a call, such as events, fences, bands, waiters, or a report.
+        mli_free_finish does this, after it has published the cells that are due. This function also
+        runs if `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work
+        for the end of a call, such as events, fences, bands, waiters, or a report.
 
    The stores of the usual case, in their order:
      alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
@@ -19253,38 +19475,41 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
    A call that the usual case does not serve goes to another function before it has changed
    anything:
      mli_alloc_other   if the arguments do not fit: another ledger than the thread's last one, a
-                       handle, a large block, a key that is refused. It sends handles to
-                       mli_alloc_full, and other calls to mli_alloc_slow
+                       handle (a key too small for an address), a large block, a key that is
+                       refused. It sends handles to mli_alloc_full, and other calls to
+                       mli_alloc_slow
      mli_alloc_full    if `special` is not 0 or the shard is not the thread's own. It serves the
                        bits of MLI_SPECIAL_SERVED (tags, sites, scopes, stacks), also in shared
                        shards
      mli_alloc_window  if the home bucket is not enough. It probes the buckets after the home. The
                        thread stays inside
      mli_alloc_slow    in all other cases, such as a missing cell. It runs the general path, in
-                       calls/record: every block, every shard, every thread. It makes what was not
-                       there: the record, the device, rows, cells
+                       calls/record: every block, every shard, every thread. It makes what is
+                       missing: the thread's record, the device, rows, cells
    A free has mli_free_other, mli_free_full, mli_free_window and mli_free_slow. mli_free_other also
    takes all releases, and mli_free_full all blocks with a row. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* Returns 1 if the key is an address. It returns 0 for a handle, and for a key that is refused,
-   such as 0. It returns 0 for the topmost keys too, because the addition wraps around. */
+/* Returns 1 if the key is an address. Returns 0 for a handle (a key too small for an address), and
+   for a key that is refused, such as 0. Returns 0 for the topmost keys too, because the addition
+   wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 
-/* Returns 1 if `alert` has something for the end of a call on this device. */
+/* Returns 1 if the ledger's mask `alert` has work for the end of a call on this device. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may take a
-   stack. Optimized code makes no note, because the note would cost saved registers on the way to
-   sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no frame. At
-   -O1 the note is missing, so a stack that cannot be unwound has no frame. On s390x such a call is
-   never a jump, because the fifth argument lies in a register that the callee preserves. */
+/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
+   a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
+   calls with sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no
+   frame of memlord_alloc on the stack. At -O1 the address stays unknown, so a stack that cannot be
+   unwound has no frame at all. Code for s390x always makes the note, because such a call is never a
+   jump there: the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -19347,10 +19572,10 @@ static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t stor
 
 /* Finds the dev of an entry. Returns 0 if the block has more than one reference or a sampled stack,
    or if its device is not of the type of `device`. The block is most often on `device`, so the
-   function starts from the dev of `device`, and then compares it with the entry's. The processor
-   predicts the branch, so it can count before the entry has come from memory. With 100,000 blocks
-   this saves a fifth of a call's time. The return in the branch keeps compilers from a conditional
-   move, which would wait for the entry. */
+   function starts from the dev of `device`, and then compares that dev with the entry's. The
+   processor predicts the branch, so the call can go on before the entry has come from memory. With
+   100,000 blocks this saves a fifth of a call's time. The return in the branch keeps compilers from
+   a conditional move, which would wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -19364,7 +19589,7 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
 }
 
 /* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
-   returns 0, if the block has a row of a site or a tag, or a side record, or if there is no
+   returns 0, if the block has a row of a site or a tag, or a side record, or if the thread has no
    cell. */
 static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
                                         memlord_device device, const mli_entry *e, uint32_t *dev) {
@@ -19402,8 +19627,9 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-/* Releases a block. A release of the last reference is a free. Most releases are of a view, which
-   only the general path serves, so this function does not try what memlord_free does. */
+/* Releases a block. A release of the last reference is a free. Most releases take one of several
+   references off a block. Only the general path does that, so this function does not try what
+   memlord_free does. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
@@ -19422,8 +19648,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in `special` ask for them. Takes all from the thread and its cache. Returns 0
-   if one of them is missing there, or if the alloc is to be sampled. */
+   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
+   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
+   sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19480,7 +19707,7 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. It leaves the shard. */
+   table to grow, an event, an alert. Leaves the shard. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
@@ -19497,7 +19724,7 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. It leaves the shard. */
+   count at the site of the free, an event, an alert. Leaves the shard. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
@@ -19513,8 +19740,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 }
 
 /* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
-   of the counts returned a negative value, because the `or` keeps a sign. If `crowded` is 1, the
-   shard's table should grow. */
+   of the counts returned a negative value, because a bitwise or keeps the sign bit. If `crowded` is
+   1, the shard's table should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -19599,10 +19826,10 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* mli_alloc_other and mli_free_other take the calls that the usual case refuses by their arguments,
-   and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All other calls
-   take the general path: a call on another ledger than the thread's last one, a large block, a key
-   of 0. */
+/* mli_alloc_other and mli_free_other take the calls that the usual case refuses because of their
+   arguments, and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All
+   other calls take the general path: a call on another ledger than the thread's last one, a large
+   block, a key of 0. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
                                                                  memlord_device device,
                                                                  uint64_t storage, uint64_t bytes,
@@ -19621,16 +19848,16 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside, and
-   the home of a shared shard is locked. */
+   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
+   shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since the call began. The next call serves these
-       bits. */
+    /* Other threads may have set further bits of this mask since the call began. The thread's next
+       call serves these bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -19664,24 +19891,29 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
-   from the first export until its last member has left. A member is a context that is in the
-   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
-   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
-   each record, also inside a shard; cold, to open and to close a record. */
+/* Owns the invocations of scopes that several contexts share. An invocation is one run of a scope,
+   from its begin to its end. A context has the open scopes of a thread or of a fibre; each of them
+   is a span. A shared invocation has a record, from the first export until its last member has
+   left. A member is a context that is in the invocation: the one that exported it, and those that
+   adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
+   allocated less those it freed. Its base is the part of the level that the thread has published:
+   added to the device's counters. May use books/. Invariants: those of mli_joint. Locks: joint
+   (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
+   record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t start, stamps; /* when the invocation began; how long it lasted; both by the clock of
+                               mli_stamp_now */
     uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
                                blocks; both are signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
-    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
-                               none */
+    uint64_t shapes;        /* address of the ledger's copy of the text of memlord_scope_shapes_set;
+                               0: the host gave none */
 } mli_scope_run;
 
-/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+/* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
@@ -19691,23 +19923,23 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell (the published part of its level), which
-   publications change. Once it has left, it adds the level of its cell, which no longer changes.
-   `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the thread, or the
-   thread has ended. */
+   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
+   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
 /* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
    the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
    Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted, and its deltas on each device are added to `sums`, unless `sums` is NULL. */
+   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
+   NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span, whose context goes on there, as a member. Returns 1 if the span
-   is the first member of its invocation. */
+/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
+   is the first member that is counted for its invocation. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -19803,8 +20035,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
-                             count */
+    if (held && !enter) { /* this publishes the cell, so the highest levels that other cells had
+                             before no longer count */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }
@@ -19887,17 +20119,20 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns the scopes, and each thread's totals in each scope (a thread scope). May use books/.
-   Invariants: a scope or a thread scope is never removed; the totals of a scope come from the
-   thread's own counters, so a call that counts does nothing for scopes. Lock: cold, to make a scope
-   or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
+   of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
+   the bytes that the thread allocated less those it freed, and its high is the highest level since
+   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
+   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
+   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
+   cold, to make a scope or a thread scope. */
 
-/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
-   An invocation is a scope from its begin to its end. Only the thread itself writes its thread
-   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
-   how the levels of a thread's cells change, while the span's context is in that thread. A span
-   that ends on another thread than it began on adds to the thread scope of the thread that ends it.
-   A context that adopts a scope has a span of its own in it. */
+/* Only the thread itself writes its thread scopes and the spans of the context that it is in;
+   readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
+   the span's context is in that thread. A span that ends on another thread than it began on adds to
+   the thread scope of the thread that ends it. A context that adopts a scope has a span of its own
+   in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -19914,8 +20149,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the sum of the bytes by which each
-                                                ended span changed the thread's level; signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
+                                                 each ended span changed the thread's level;
+                                                 signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -19929,8 +20165,8 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
 /* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
-   resumes those of the context that it has entered. Between the two the levels of the spans count
-   from 0. Requires: the context has scopes. */
+   resumes those of the context that it has entered. Between the two, the spans are independent of
+   the levels of any thread. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
@@ -19938,21 +20174,22 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
-   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
+   the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: adds the invocations that a context is in to the running invocations. */
+/* In a forked child: counts the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
-/* Returns the length of a name. A longer name than MLI_SCOPE_NAME bytes is cut between two UTF-8
-   characters, so that at most MLI_SCOPE_NAME bytes are left. */
+/* Returns the length of a name, cut to at most MLI_SCOPE_NAME bytes between two UTF-8
+   characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
-   unless `devices` is NULL. A thread scope of an earlier epoch adds only to `running`. */
+/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
+   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+   `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
@@ -19965,7 +20202,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
 /* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
-/* Sets the device time of all scopes to 0. */
+/* Sets the device time of all scopes to 0: what memlord_scope_device_time has added. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
@@ -20025,9 +20262,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
-   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
-   context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
+   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
+   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20069,8 +20306,8 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the caller has to get memory
-   and then call again. */
+/* Makes a scope, with copies of its path and its name. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -20120,13 +20357,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     return r;
 }
 
-/* Returns the thread scope of a thread in a scope, made on first use, or NULL if there is no
-   memory. */
+/* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
+   is no memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds its thread scope */
+        if (s->thread == t->id) return s; /* only the thread itself adds its thread scopes */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -20142,8 +20379,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* -- spans -- */
 
 /* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context is as deep in scopes as it may be. Returns E_NOMEM also for the orphan record, whose
-   calls come from many threads. */
+   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
+   record, which all threads without a record of their own share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20159,10 +20396,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
-   the highest level since the last publication. The function also raises the peaks of the shared
-   scopes that thread `t` is in. `t` is NULL if the thread was not yet in these scopes when the cell
-   reached the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
+   these scopes when the cell reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20173,8 +20409,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Enters the scope that `stats` counts: begins the span `f` inside the thread's innermost span.
-   `adopted` is the invocation that the context has joined, or NULL if the span begins a new
+/* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
+   span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
    invocation. The high of each cell starts again at its level, so that it measures the peak of this
    span. The span around it keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
@@ -20212,10 +20448,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
-   if it is in none. If there is no memory for a thread scope of `t`, an invocation that began on
-   another thread counts as lost. */
+/* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
+   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
+   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
+   scope of `t`, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20267,7 +20503,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
+/* Changes the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
    the thread's levels from them. The spans then have differences, which any thread can take over.
    With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
@@ -20360,8 +20596,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token, which has the ledger's generation and the scope. The second
-   word is the token of the invocation in mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the number of the scope.
+   The second word names the invocation: see mli_joint_find. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
@@ -20415,8 +20651,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into a total, minimum and maximum. `first` is 1 if none was
-   merged before. */
+/* Merges the values of one thread scope into the sum over several: a total, a minimum and a
+   maximum. `first` is 1 if none was merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -20460,7 +20696,7 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* Other threads count meanwhile, so the sum may have the end of an invocation without its
+    /* The other threads go on counting, so the sum may have the end of an invocation without its
        begin. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
@@ -20474,8 +20710,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* read after the copies, because the loads of the copies are
-                                        acquires */
+    after = mli_u64_load(&s->count); /* this load stays after the copies, because the loads of the
+                                        copies are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -20600,7 +20836,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer does not know of adoptions */
+            ended += !t->now.span->adopted; /* the interposer (a preloaded MemLord) is not told of
+                                               adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -20687,14 +20924,14 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
 /* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row
-   (the counters of a device, site or tag) is summed once under its lock; two rows may be of
-   different moments, so a report sums every device once. Locks: cold for look-ups, phys and row,
-   one at a time. */
+   counts of all threads. A selector (memlord_device) names one device, all devices of a type, or
+   all devices. Owns no state. May use books/ and services/scopes. Invariant: each row (the counters
+   of a device, site or tag) is summed once under its lock; two rows may be of different moments, so
+   a report sums every device once. Locks: cold for look-ups, phys and row, one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole, which are records without room, and records that are no
-   longer kept. */
+   come the losses of the ledger as a whole: how many records found no room, or are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -20704,7 +20941,7 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-/* Returns the value of loss i, which is one of MLI_LOST_.... */
+/* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
 /* A rate that is computed from the statistics of a device: its name, its name in
@@ -20728,12 +20965,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets the statistics of physical devices in a sum over the devices of a selector. A physical
-   device adds its statistics once, also if several of its devices are in the selector. */
+/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
+   physical device adds its statistics once, also if several of its devices are in the selector. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if known, because free pieces of two pools are not one piece. */
+   if it is known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
@@ -20741,15 +20978,15 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which may have at most `cap`, and returns its new length.
-   The list is in the order of the number at offset `key` of each item, the largest first. The
-   search begins at the end of the list, because most items are below the last one and are not
-   inserted. */
+/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
+   list is in the order of the number at offset `key` of each item, the largest first. The search
+   begins at the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
-   number in `order` is 0. With `names` 1 it looks up the symbols of the listed sites. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site for which
+   the number that `order` names is 0. With `names` 1 it looks up the symbols of the listed
+   sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -20761,8 +20998,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds to the statistics of all devices the drops that no device counts, because there was no
-   device to count them on. */
+/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -20773,9 +21009,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
-   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
-   rearm. */
+/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
+   its present level, and all others become 0. The last failed requests are forgotten. No band waits
+   to rearm any more (to start its next collection). */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -20942,8 +21178,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of its row.
-   Returns 0 if there is no memory. */
+/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of the
+   stack's totals. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -20954,8 +21190,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
-   stack for whose frames there is no memory. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
+   the frames of a stack, the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -20998,7 +21234,8 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
 
-/* Returns the live bytes and blocks of the devices less those of their tags. */
+/* Returns the live bytes and blocks that have no tag: those of the devices of a selector, less
+   those in *tagged. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
                                               const memlord_tag_stat *tagged) {
     uint32_t i;
@@ -21184,18 +21421,20 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds the bytes of a device, without an allocation. It serves memlord_explain,
-   memlord_summary, the log of a failed request, and the verdicts of reports. Owns no state. May use
-   the rows of books/ and services/stats. Locks: row, one at a time. */
+/* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
+   in the program), the blocks without a tag or site, or the arena: bytes that the host counts
+   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
+   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
+   the lock of one row (the counters of a device, tag or site) at a time. */
 
-/* The site that stands for a device's arena in lists of sites. The bytes of an arena belong to no
-   block, and so to no other site. */
+/* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
+   no block, and so to no other site. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* The kinds of holders of a device's bytes: a tag or a site; the blocks that have no tag or site;
-   the arena. In a list by tag the arena has only its bytes without a tag. */
+/* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
+   by tag, the arena counts only with its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -21206,21 +21445,21 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: some holder is on another device of the same physical
-                                          device */
-    uint64_t count, named;             /* how many holders there are; how many of them are a tag or
-                                          a site */
+    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
+                                          its physical device */
+    uint64_t count, named;             /* the number of holders; the number of those that are a tag
+                                          or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders on all devices of a physical device, by tag or by site. If `phys` is NULL, it
-   lists those on `dev` alone. `dev` is the number of the device that the list is for, or 0 if the
-   ledger has not seen this device yet. */
+/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
+   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
+   0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, without a look-up of symbols. For an arena it returns the
-   site that stands for arenas. */
+/* Returns the file and line of a listed site, and looks up no symbols. For an arena it returns the
+   site that stands for arenas. Requires: the holder is a site or an arena. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
@@ -21230,13 +21469,13 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so the result is cut to 100. */
+   moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* These are arrays, not string literals, because a linker keeps or drops all literals of an object
-   together: see mli_no_site. */
+/* The strings of the arena's site. They are arrays and not string literals, because a linker keeps
+   or drops all literals of an object together: see mli_no_site. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -21358,25 +21597,24 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
-   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   although threads publish their counts late. Locks: callbacks for strategies, callbacks and runs,
-   then phys for the band state; none while a callback runs. */
+/* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
+   A strategy is a list of bands. A band is a range of the percentage of a device that is in use
+   (the used percent), with a metric and a threshold for it. A band check compares the metric with
+   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   callbacks, which free memory. A phys is a physical device. May use books/limits and
+   books/counters. Invariant: no threshold is crossed without a band check, although a thread may
+   count up to a batch of bytes before it publishes them (adds them to the device's published
+   bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
+   band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/call_end decides when a call runs a
-   check. */
-
-/* The rest of this comment says when a check is due. Threads publish their counts from time to
-   time, so the published bytes are below the live bytes by at most a batch for each thread. The
-   margin is a batch for each thread that the ledger allows for. While the published bytes are at
-   least a margin below the threshold, no thread can cross the threshold without a publication. A
-   mark is a number of published bytes. A publication that passes a mark requests a check. Closer to
-   the threshold the device is "near": an alert makes every call check at its end, with a sum over
-   all threads. Freed bytes are not published. Instead each thread checks each time it has freed as
-   many bytes as the free interval of the device. Cached bytes (reserved bytes less live bytes) rise
-   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
-   mark check_below comes in time, without a margin. A new counter of a thread starts a whole batch
-   below its level, so that the thread publishes at its first alloc and checks at its first free.
+/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
+   the published bytes are at least a margin below the threshold, no thread can cross the threshold
+   without a publication. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
+   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
+   thread checks each time it has freed as many bytes as the free interval of the device. Cached
+   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
+   the live bytes, so a publication below the mark check_below comes in time, without a margin.
    After a collection a band waits to rearm: it starts no other collection until its metric has
    risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
 
@@ -21384,54 +21622,56 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores the strategy that is in force for a device in the device's record. Returns 1 if there is
-   one. If it differs from the strategy before, the bands of the device no longer wait to rearm.
-   Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+/* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
+   if there is one. If it differs from the strategy before, the bands of the device no longer wait
+   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
+/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
    `safe` is 1 if host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. Returns E_UNKNOWN if no callback serves the
-   reason, and E_STATE if a collection runs already, or no callback could run. */
+/* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
+   serves the reason, and E_STATE if a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device of a physical device after a change of strategies, thresholds
-   or margins. If `phys` is NULL, it updates the bands of all devices. */
+/* Runs the band checks of every device of a physical device again, without collections, after a
+   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins of all bands until they allow for all threads that exist, and a few more. */
+/* Widens the margins of all bands, so that they allow for all threads that exist, and a few
+   more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if a mark is passed. Does
-   nothing if the device is near its threshold, because then every call checks. */
+/* Compares the counts of a device with its current marks again, and requests a check if a mark is
+   passed. Does nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
-/* The bands that the host has set for a selector. A strategy is replaced as a whole, and never
-   changed. */
+/* A strategy: the bands that the host has set for the devices that `sel` selects. A strategy never
+   changes; the host replaces it as a whole. */
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
     size_t n;                  /* the number of bands; 0: the host wants no band for these
                                   devices */
-    const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
-                                  mli_default_bands */
+    const memlord_band *bands; /* the bands, which follow in the same allocation; those of the
+                                  default strategy are mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* rises along the list. Callbacks that were added for one device come before
-                        those that were added for several */
+    uint64_t serial; /* rises along the list. Callbacks for one device come before those for several
+                        devices */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* bits 1 << MEMLORD_REASON_..., and MEMLORD_GC_QUIET */
+    uint32_t reasons; /* bits 1 << MEMLORD_REASON_... for the reasons that it serves, and
+                         MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -21513,7 +21753,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly this selector. The
+/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21597,7 +21837,7 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly this selector by `fresh`, or removes it if `fresh`
+/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
    is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
@@ -21623,9 +21863,9 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
    physical device -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* the event of the collection; band SIZE_MAX: no band is in force, and
-                               only used_percent is set */
-    int due;                /* 1: a collection is due, because the value has reached the
+    memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
+                               force, and then only used_percent is set */
+    int due;                /* 1: a collection is due, because the metric has reached the
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
@@ -21664,9 +21904,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the live and freed bytes at which the next band check is requested. While the device waits
-   to rearm, a check comes when the metric reaches `again`. A check also comes when the metric falls
-   below seven eighths of the threshold, where mli_band_compare rearms the band. The metric RESERVED
-   needs no marks, because memlord_pool_set and memlord_pool_add request a check at each change. */
+   to rearm, one is requested when the metric reaches `again`, or when it falls below seven eighths
+   of the threshold, where mli_band_compare rearms the band. The metric RESERVED needs no marks,
+   because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -21690,9 +21930,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks v->rise and v->fall closer if another band begins to decide before they are
-   reached. Called only if the used percent is a share of the limit, and so changes with the live
-   bytes and not with a sample. `total` is the live bytes of the physical device. */
+/* Moves the marks v->rise and v->fall closer if another band comes into force before they are
+   reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
+   of the limit, so that it changes with the live bytes. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -21729,8 +21969,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 
 /* Sets how many bytes a thread frees between two checks. The interval is at least a batch. If all
    threads free alike, each thread checks 64 times on the way to the threshold. If the interval
-   shrinks, every thread checks at its next free, because the longer interval has set its next
-   check. */
+   shrinks, every thread checks at its next free, and not only after the old interval. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     const uint64_t had = w->free_interval, batch = lord->counters.batch;
@@ -21760,7 +21999,7 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
 }
 
 /* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
-   the margins. */
+   the marks for the next check. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -21786,8 +22025,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, v);
 }
 
-/* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
-   checks. */
+/* Sets the freed bytes at which a thread checks next. `cell` has the thread's counters on the
+   device. With an interval of 0 the thread never checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
     uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
                                              compares signed differences */
@@ -21797,8 +22036,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A later publication sees the marks, because it takes the row's lock after this function or,
-   without a batch, adds after it. */
+   A later publication sees the marks: it takes the lock of the device's row (its counters) after
+   this function or, without a batch, adds to the row after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -21809,10 +22048,10 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether the device is near its threshold. When the
-   device becomes near, it is evaluated once more after a barrier: the second sum includes every
-   call that counted before the barrier, and every call after the barrier sees the alert. The device
-   is also evaluated once more if a publication has passed the marks that were just set. The
+/* Evaluates the bands of a device and tells calls whether the device is near its threshold. When
+   the device becomes near, it is evaluated once more after a barrier: the second sum includes every
+   call that counted before the barrier, and every call after the barrier checks at its end. The
+   device is also evaluated once more if a publication has passed the marks that were just set. The
    addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
    call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
@@ -21943,8 +22182,9 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Sets, in the event of a run that is about to begin, the number of runs up to this one: on its
-   device and in the whole ledger. Failed runs count, too. */
+/* Numbers a collection that is about to begin. Sets the members of *e that tell how many
+   collections there are on its device and in the whole ledger, with this one. Failed ones count,
+   too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -21957,9 +22197,10 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run. If a callback could run, the freed bytes of the device start again from
-   0, and with `family` those of all devices of its type do so, too. If no callback could run, the
-   freed bytes stay, and the run counts as failed. With `rest` 1 the bands then wait to rearm. */
+/* Records the end of a collection. If a callback could run, the freed bytes of the device start
+   again from 0; if result->family is 1, so do those of all devices of its type. If no callback
+   could run, the freed bytes stay, and the collection counts as failed. With `rest` 1 the bands
+   then wait to rearm. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22015,8 +22256,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* makes the cell, because a thread that has only freed has no
-                                         cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the thread's counters on the device, because a thread
+                                         that has only freed has none yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -22076,14 +22317,15 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. Afterwards no device uses a strategy that is no longer in the list. */
+/* Updates the strategies in force, the marks, and the threads that sample devices, after a change
+   of the strategies or callbacks. Afterwards no device uses a strategy that is no longer in the
+   list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        /* The check also starts pollers. */
+        /* The check also starts the threads that sample the device (pollers). */
         if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i);
     lord->start_pollers(lord, 0);
 }
@@ -22109,8 +22351,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts the alerts again from the flags, because at the fork a thread may have
-   changed a flag but not yet the alert. */
+   these threads. Also counts again how many of the flags near_threshold and check_requested are
+   set, because at the fork a thread may have changed a flag but not yet the count. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -22237,16 +22479,17 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
-   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
-   writes the slot. Lock: neighbours, which the callers in services/neighbours hold. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
+   slot on the page: the bytes that it holds on each physical device, its requests to the other
+   ledgers, and its answers. May use os/ and base/. Invariant: only the ledger that holds the
+   system's lock on a slot's byte of the file writes the slot. Lock: neighbours, which the callers
+   in services/neighbours hold. */
 
-#define MLI_PAGE_SLOTS 64 /* slots of a page; each ledger that shares the page has one */
+#define MLI_PAGE_SLOTS 64 /* slots of a page */
 
-/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
-   requests to the others, and its answers. The system drops the lock of a slot when the process
-   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
-   may be anything, so it is never an index. */
+/* The system drops the lock of a slot when the process ends, so a process that is killed at any
+   instruction leaves nothing locked. A value that is read from the page may be anything, so it is
+   never used as an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -22257,7 +22500,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
-#define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with its final 0 */
 enum {                      /* values that stand in place of a slot's number */
     MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
@@ -22286,10 +22529,10 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a futex, which rises with each request to the slot's ledger and each
-                            answer to it */
-        mli_u32 resting; /* a bit for each device of the slot that rests; only the slot's owner
-                            writes it */
+        mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
+                            answer to it; the ledger waits for it as for a futex */
+        mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
+                            while); only the slot's owner writes it */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -22336,21 +22579,22 @@ MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t w
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a slot has a device with this identity that rests. */
+/* Returns 1 if a device with this identity rests in a slot: see `resting`. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
-/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
-   lowest limit or, without a limit, the machine, which its boot id identifies. `root` is
-   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+/* Returns the identity of the memory that the process may use: that of the cgroup with the lowest
+   limit or, without a limit, the boot id of the machine. `root` is the directory with /proc and
+   /sys: see mli_proc_root. `stall` gets the path of the file by which the kernel tells that tasks
+   wait for this memory. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
 
 /* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
-/* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
-   is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
+/* Asks the kernel to notice when tasks wait for memory. The file at `path` decides whose memory
+   that is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
@@ -22437,7 +22681,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is refused as a page, or NULL if it is not refused. The first function judges
+/* Return why a file is refused as a page, or NULL if it is not refused. The first function judges
    the kind of the file, the second its content. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
@@ -22474,8 +22718,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
 }
 
 /* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
-   forked child inherits the mapping. If the mapping had the descriptor that holds the lock, the
-   child would keep the parent's lock after the end of the parent. */
+   forked child inherits the mapping. If both used one descriptor, the child would keep the parent's
+   lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -22579,8 +22823,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* This function has an mli_cpu of its own, because another thread may be using that of
-       services/room. */
+    /* A reader of its own, because another thread may be using the one in services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22608,8 +22851,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* mli_stall_open sets a trigger. The trigger fires when tasks have waited for memory for 150 ms
-   within 2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
+/* mli_stall_open asks for an event when tasks have waited for memory for 150 ms within a window of
+   2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
    Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
@@ -22644,9 +22887,9 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 }
 #endif
 
-/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, it waits for the listener's own event, so that the listener sees a request after at
-   most the interval of pollers. */
+/* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
+   sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
+   request only after the wait, which is at most the interval mli_poll_ms. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -22679,11 +22922,13 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources. Computes from samples, limits, plans and pressure whether a request
-   has room, and says why a request is refused. Keeps what the host says of its pools. May use
-   books/limits and services/bands. Invariants: one thread at a time calls a source for a physical
-   device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources
-   and their callers, then phys for a sample. */
+/* Owns the capacity sources. A source is a function that samples a physical device: how many bytes
+   it has, and how many are in use. The module computes from samples, limits, plans and pressure
+   whether a request has room, and says why a request is refused. It keeps what the host says of its
+   memory pools. A poller is a thread that samples at an interval. A ticket holds reserved bytes.
+   May use books/limits and services/bands. Invariants: one thread at a time calls a source for a
+   physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for
+   sources and their callers, then phys for a sample. */
 
 /* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
@@ -22706,7 +22951,7 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: a safe point. */
+   Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
@@ -22724,14 +22969,13 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. `covered` is how many of the bytes that
-   tickets hold on the device are for the request itself. Does nothing if the ledger has no
-   logger. */
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold on the
+   device, `covered` are for the request itself. Does nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Later it is 1 ns more
-   than the time at which the function last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. The function stores
+   there 1 ns more than the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
    request is within the limit. Requires: no lock is held. */
@@ -22744,14 +22988,15 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* grows by 1 with each new source
-                                                                    of a type; under the callbacks
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: grows by 1 with each
+                                                                    new source; under the callbacks
                                                                     lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged: `last` of mli_log_due */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged: `last` of
-                               mli_log_due */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
+                               it */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged, as
+                               mli_log_due stores it */
 };
 
 /* -- sources -- */
@@ -22794,7 +23039,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Stores how many bytes each device of a physical device has before the capacity source runs. */
+/* Stores how many bytes each device of a physical device holds before the capacity source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -22805,7 +23050,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample, which tell what each device held when the source ran. The bytes held
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
    are the live bytes before or after the source ran, whichever are fewer, because it is not known
    which of the two the source saw. A pool counts with the bytes that it has reserved now, because
    the source may itself report these. */
@@ -22843,8 +23088,8 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
-                                                        sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* only then, because another sampler may be
+                                                        writing sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -22899,8 +23144,8 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* a physical device without a device is handled,
-                                                    too, because it may get one later */
+        if (phys->device.type != type) continue; /* a physical device that no device uses is
+                                                    handled, too, because one may use it later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -22928,11 +23173,12 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers, which sample a physical device that no poller samples -- */
+/* -- functions that read the capacity, and sample if no poller does -- */
 
 /* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
    not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
-   ledger's allocator, a logger, a try function, a fence, a source or a collection callback. */
+   ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
+   callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -22990,8 +23236,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
 }
 
 /* Finds the physical device of a device for a function that reads the capacity, and samples it if
-   that is due. If the ledger has not seen the device yet, adds it if it has a source that may
-   run. */
+   that is due. A device that the ledger has not seen yet is added if its type has a source that may
+   run now. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -23127,7 +23373,7 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
     return 1;
 }
 /* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
-   each line walks the tags and the sites. */
+   to write a line the function reads all tags and sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -23167,9 +23413,9 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the physical device of block `first`. *lack is INT64_MIN
-   if an earlier block of the plan is at this physical device, because the bytes were computed for
-   that block. Returns 0 if the bytes are not known. */
+/* Computes how many bytes a plan lacks at the physical device of block `first`. If an earlier block
+   of the plan is at this physical device, *lack becomes INT64_MIN, because the call for that block
+   has computed the bytes. Returns 0 if the bytes left are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -23221,8 +23467,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. Inside the
-   device's capacity source no callback runs, and a later call collects. */
+/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. If the call
+   comes from the device's capacity source, no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
@@ -23397,8 +23643,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    /* memlord_explain allocates nothing, so it makes no physical device for a device that was not
-       yet seen. */
+    /* memlord_explain allocates nothing, so it adds no device that was not yet seen. */
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
@@ -23406,9 +23651,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level if `used` of `total` bytes are in use. It compares whole multiples of
-   both, and no quotient. Where registers are wider than a double (x87), a quotient has other
-   digits, and a value that is equal to the threshold would not reach it. */
+/* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
+   and does not divide: where registers are wider than a double (x87), a quotient has other digits,
+   and a value that is equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23477,10 +23722,11 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns the slot of the ledger on the pressure page. In its slot the ledger says what it holds, asks
-   the other ledgers of the page for memory, and answers them. Also owns the listener, the thread
-   that waits for requests. May use services/pages, services/room and calls/deferred. Invariant:
-   only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
+/* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
+   slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
+   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
+   thread that waits for requests. May use services/pages, services/room and calls/deferred.
+   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
    neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
@@ -23491,7 +23737,7 @@ typedef struct mli_raise {
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
-    struct { /* state of each slot when the request began */
+    struct { /* each slot when the request began */
         uint64_t owner; /* owner of the slot; 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
@@ -23500,8 +23746,9 @@ typedef struct mli_raise {
 /* The functions that other modules call once a page has been opened. They are called through a
    pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
-    void (*serve)(memlord *lord); /* does the listener's work at a safe point */
-    /* Starts the listener unless it runs. Called when a page is opened, and in a forked child. */
+    void (*serve)(memlord *lord); /* does the listener's work on this thread */
+    /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
+       child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
        E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
@@ -23509,9 +23756,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough. Returns -1 if all have answered and
-       released less, or if the page is closed. Returns 0 if some have not answered. A process that
-       ended has released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
+       all have answered and released too little, or if the page is closed. A process that ended has
+       released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -23529,9 +23776,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device: a time in which requests of neighbours run no callbacks for the device. It
-   follows a run of callbacks that gave nothing back. Without rests a neighbour that asks without
-   end would keep this ledger collecting. */
+/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
+   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
+   asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -23656,8 +23903,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests. A rest ends when its time is over, or when the device's live bytes
-   have changed by more than an eighth. */
+/* Returns 1 if a device rests (see mli_rest). A rest ends when its time is over, or when the
+   device's live bytes have changed by more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -23715,8 +23962,8 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
     }
 }
 
-/* Stores at each physical device the bytes that other ledgers hold there, for statistics, levels
-   and reports, and how many of these ledgers rest there. */
+/* Stores at each physical device the bytes that other ledgers hold there, for statistics, pressure
+   levels and reports. Also stores how many of these ledgers rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -23817,9 +24064,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks, one device of a physical device after the other,
-   until the callbacks have reclaimed `needed` bytes. With `needed` 0 it goes through all devices.
-   Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
+/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
+   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
+   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
+   to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -23902,7 +24150,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has not left the page
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has kept its slot
                                                              meanwhile */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
@@ -23935,7 +24183,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    /* A capacity source may tell the identity of its physical device. */
+    /* A capacity source may set the identity of its physical device when it is asked. */
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
@@ -23985,8 +24233,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread is at a bell, or answers, the replacement waits for the next
-   call. */
+   another page. While a thread uses a bell or answers requests, it does nothing, and a later call
+   replaces the page. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -24018,8 +24266,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* comes here, where this thread is at no
-                                                          bell */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* this thread uses no bell here */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -24116,8 +24363,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers need the lock and may
-                                            come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because an answer may come meanwhile,
+                                            and needs the lock */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -24358,14 +24605,16 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* Owns the snapshots, the recorders, and the holders of each device. A recorder is a thread that
    saves something at an interval: one takes snapshots, one exports. The holders of a device are the
-   tags and sites that had its bytes at its peak. May use books/ and services/stats. Invariants: a
-   snapshot does not change once it is in the list; the list is in order of time; a snapshot that is
-   evicted while a report reads the list is freed after the last reader. Lock: snapshots, not held
-   while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
-   peak (mli_stacks_hold), so that holders and stacks are of one moment. */
+   tags and sites that had its bytes at its peak. A kept string is the ledger's copy of a string. A
+   safe point is a moment at which host code may run, such as memlord_gc_poll. May use books/ and
+   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
+   order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
+   is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
+   visited. It is held while the stacks note what they hold at the peak (mli_stacks_hold), so that
+   holders and stacks are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* elements of a list of snapshots; the ledger keeps one snapshot less, so
-                             that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* the most snapshots of a list; the ledger keeps one less, so that a
+                             report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -24373,15 +24622,15 @@ enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
     uint64_t bytes;
-    uint32_t row; /* the row of the tag or the site; 0: the bytes that have no tag or no site */
+    uint32_t row; /* the number of the tag or site in the ledger; 0: the bytes that have no tag or
+                     no site */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
-                                                       blocks */
-    uint32_t first[MLI_BOOKS]; /* by book: the index of the device's first holding among all
-                                  holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; the book of devices has
-                                  none */
+    uint64_t live, pending, reserved, peak, blocks; /* `blocks` counts blocks; the others are
+                                                       bytes */
+    uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
+                                  holding among all holdings of the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24398,18 +24647,19 @@ typedef struct mli_snapshot {
     uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
-/* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
-   list of readers. If the report is left by longjmp, the reader stays in that list as long as the
-   ledger lives. */
+/* A reader of the list of snapshots. It is a part of a report. The snapshots lock guards the list
+   of readers. If the report is left by longjmp, its reader stays in that list as long as the ledger
+   lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
 typedef struct mli_holders {
-    uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
+    uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
                              bytes then */
-    uint64_t arena;       /* the part of `bytes` that the arena had */
+    uint64_t arena;       /* the part of `bytes` that the host counts without blocks
+                             (memlord_arena_add) */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -24421,16 +24671,17 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If there are fewer than
-   MLI_HOLDERS, they have all live bytes of the device. There are none if the ledger had no tag or
-   no site by then. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
+   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
+   that time. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
-   is 1, the largest blocks. Returns NULL if there is no memory. */
+   is 1, the largest blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is
+   no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
@@ -24438,6 +24689,9 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
+
+/* Removes all snapshots from the list. They do not count as lost. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord);
 
 /* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
    system starts no thread, safe points do the saving. */
@@ -24447,25 +24701,26 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Takes the snapshot that is due, if the host's calls take the snapshots. Requires: the thread
-   holds no lock. */
+/* Takes a snapshot if one is due, and if calls of the host take the snapshots
+   (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
+/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+   parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if mli_holders_due returns 1 for its present live bytes. */
+/* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard. */
+/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
+   Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
    has the place that reports show now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
@@ -24489,8 +24744,8 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* the longest time between two looks of a recorder at the clock,
-                                    in ms */
+#define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
+                                    again */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -24598,7 +24853,7 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
     mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
     mli_snapshot *s = NULL;
     if (list) {
-        const uint64_t time = mli_ledger_now(lord) - lord->started;
+        const uint64_t time = mli_ledger_age(lord);
         const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
         s = (mli_snapshot *)mli_own_alloc(lord, size);
         if (s) {
@@ -24639,11 +24894,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot that leaves the smallest gap
-   in time, or the oldest of several such. So the snapshots that stay are spread over the whole run,
-   however long it becomes. It never evicts the first, the last, or one in which some device, or all
-   devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It
-   evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
+   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
+   whole run, however long it becomes. It never evicts the first, the last, or one in which some
+   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
+   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24667,6 +24922,28 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
+/* Adds a snapshot to the list of those that readers may still read. */
+static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot *s) {
+    s->next = state->out;
+    state->out = s;
+}
+/* Empties that list and returns what was in it, which the caller frees. Returns NULL while there
+   are readers. */
+static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
+    mli_snapshot *out = state->readers ? NULL : state->out;
+    if (out) state->out = NULL;
+    return out;
+}
+MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord) {
+    struct mli_snapshots_state *state = lord->snapshots;
+    mli_snapshot *out;
+    mli_lock_take(&state->lock);
+    while (state->count) mli_snapshot_put_out(state, state->at[--state->count]);
+    out = mli_snapshots_unread(state);
+    mli_lock_drop(&state->lock);
+    mli_snapshot_list_free(lord, out);
+}
+
 /* Returns 1 if the host's calls take the snapshots, and no thread of the ledger does. */
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
@@ -24676,7 +24953,7 @@ static int mli_snapshots_in_calls(const memlord *lord) {
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
-    mli_snapshot *out = NULL, **at;
+    mli_snapshot *out, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
@@ -24687,12 +24964,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
        thread read the clock. */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && state->readers) {
-        out->next = state->out;
-        state->out = out;
-        out = NULL;
-    }
+    if (state->count == MLI_SNAPSHOTS) mli_snapshot_put_out(state, mli_snapshots_evict(lord));
+    out = mli_snapshots_unread(state);
     mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
     return MEMLORD_OK;
@@ -24713,15 +24986,12 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
 }
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
     struct mli_snapshots_state *state = lord->snapshots;
-    mli_snapshot *out = NULL;
+    mli_snapshot *out;
     mli_snapshot_reader **at = &state->readers;
     mli_lock_take(&state->lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!state->readers) {
-        out = state->out;
-        state->out = NULL;
-    }
+    out = mli_snapshots_unread(state);
     mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
 }
@@ -24729,13 +24999,14 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 /* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval, so the saver is set. */
+   acquire load pairs with the exchange that sets the interval. That comes after the function that
+   saves was set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* The next save is due an interval from now, so that a process that was stopped does not make
-       up for the saves that it missed. */
+    /* The next save is due an interval from now. So a process that was stopped does not make up for
+       the saves that it missed. */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -24784,7 +25055,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+/* Starts the thread of a recorder, unless calls of the host take its snapshots. If the system
    starts no thread, safe points do the saving. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
@@ -24819,7 +25090,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 /* -- the holders of a device at its peak -- */
 
 /* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
-   as a last tag, and its largest sites. If two threads do so at once, the holders of the thread
+   as one more tag, and its largest sites. If two threads do so at once, the holders of the thread
    that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -24827,7 +25098,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
     if (!h) return; /* the next check tries again */
-    h->time = mli_ledger_now(lord) - lord->started;
+    h->time = mli_ledger_age(lord);
     h->bytes = live;
     h->arena = mli_u64_load(&device->arena);
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
@@ -24903,8 +25174,8 @@ static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
 /* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child. The recorder of
-   snapshots goes on. The export stops, because its file is the parent's. */
+   their reports go on. The threads of the recorders do not exist in the child: that of snapshots is
+   started again, and the export stops, because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -24918,16 +25189,16 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* another thread may have been taking a snapshot */
+    if (mli_snapshots_in_calls(lord)) /* a thread that took a snapshot at the fork had put `due`
+                                         off */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    for (i = 0; i < state->count; i++)
-        mli_own_free(lord, state->at[i], state->at[i]->size);
-    mli_snapshot_list_free(lord, state->out);
+    state->readers = NULL; /* reports that were left by longjmp */
+    mli_snapshots_clear(lord);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
 }
@@ -24979,24 +25250,25 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
-   tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
-   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
-   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
-   record. */
+/* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
+   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
+   tickets. A thread has a context of its own, too; a swap puts the thread into another. The
+   interposer is a preloaded MemLord, with a ledger of its own. May use books/ and services/scopes.
+   Invariants: each context is in one place, which is a thread or a fibre's record; a thread's own
+   context never gets into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record;
+   cold, to make a record. */
 
-/* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes the
-   lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
-   or the thread has ended. */
+/* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
+   each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
+   the lock of each record; with 0 the caller holds all these locks. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Removes the tags, tickets, account and stream of a context. Requires: the context has no
    scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: adds the scopes that are open in the contexts of fibres to the running
-   scopes. */
+/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25006,9 +25278,9 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
    one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of a memlord_context are
-   the generation of its ledger, the handle of the record and the serial. The serial rises with each
-   swap, so that an older copy of the words no longer fits. */
+   Otherwise it has the context that the thread was in before. The words of the host's
+   memlord_context are the number (generation) of its ledger, the handle of the record, and the
+   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25086,7 +25358,8 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. Returns E_NOMEM if there is no memory for it. */
+/* Opens a record for a memlord_context that is all zeros, and fills in its words. Returns E_NOMEM
+   if there is no memory for the record. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -25123,8 +25396,9 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan record,
-                                                           so it has no context of its own */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves all threads
+                                                           without a record of their own, so it has
+                                                           no context */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25136,9 +25410,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. It also returns E_STATE if the record has another context than
-   its own. That lasts until the thread leaves its fibres in the reverse of the order in which it
-   entered them. */
+   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
+   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
+   which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25161,8 +25435,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* How many open tags and scopes of a context an interposer knows. It does not know adopted
-   scopes. */
+/* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
+   told. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25173,8 +25447,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends the tags and scopes of the context that the thread has left, in the ledger of an interposer.
-   Then it begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
+   thread has left, then begins those of the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25231,7 +25505,8 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the other ledger lives, or this call is inside an allocator */
+        *r = MEMLORD_E_STATE; /* the context is of another ledger that lives, or this call is inside
+                                 an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -25274,14 +25549,16 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the records of threads that ended, for other threads. Owns no state. May use books/,
-   services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
-   of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
+/* Frees the ledger's records of threads that have ended, so that other threads can take them. A
+   fibre is work of the host that moves between threads; its context has its open tags and scopes.
+   Owns no state. May use books/, services/scopes and services/contexts. Invariant: when another
+   thread takes a record, the scopes of the record have ended. Lock: registry, which the sweep takes
+   and the other callers hold. */
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The addition to the owner makes the
-   reads that follow come after the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
+   reads that follow behind the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
@@ -25293,8 +25570,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 
 /* Releases the records of threads that ended without the exit hook, because their first call came
    in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as the last sweep found living
-   owners. So there are at most twice as many records as living threads, or 16. The cost is bounded,
+   free record, and if there are at least twice as many records as threads that the last sweep found
+   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
    too, because a sweep checks each record once, and at least half of them were made or claimed
    since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
@@ -25315,7 +25592,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    /* The record is not inside a shard, so a thread that stops a shard does not wait for it. */
+    /* The record is inside no shard (a part of the map of blocks), so a thread that stops a shard
+       does not wait for the record. */
     mli_u32_store(&t->by_exchange, 1);
     mli_u64_store_release(&t->owner, 0);
 }
@@ -25323,8 +25601,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the fork met this thread inside a shard, the thread had found the map stopped and had
-       changed nothing. So it counts as outside. */
+    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
+       map stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25353,10 +25631,14 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
-   reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
-   reaches services/pollers by a pointer of the ledger, because services/pollers includes this
-   module. Locks: callbacks, for the waiting threads; none while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
+   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
+   due. A band check compares a device with the thresholds of its bands, and runs the host's
+   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
+   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
+   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
+   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
+   while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25364,7 +25646,7 @@ typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
     uint64_t needed;       /* bytes that the thread waits for */
-    uint64_t freed_before; /* bytes ever freed at `phys` before the thread waited */
+    uint64_t freed_before; /* bytes ever freed at the physical device before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
@@ -25376,9 +25658,9 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It retires fenced frees that are
-   done, collects where a band asks for it, samples physical devices that have no poller, saves a
-   due snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
+   fences are done, runs band checks, samples physical devices that have no poller, saves a due
+   snapshot and export, and writes a requested report. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25432,9 +25714,9 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
-   before it runs, so that a later call serves a request that comes meanwhile. With `asks` 1 it also
-   asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
+   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
+   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25457,8 +25739,8 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Handles the alerts of the device `other`, or of all devices if it is MLI_DEV_ALL, but not of
-   `dev`. */
+/* Does the work that the alert mask asks for on the device `other`, or on all devices if `other` is
+   MLI_DEV_ALL. Leaves out the device `dev`, which is done already. */
 static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
                                        uint32_t other) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -25468,11 +25750,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
         if (i != dev && (i == other || other == MLI_DEV_ALL)) mli_alerts_handle(lord, t, i, 0);
 }
 
-/* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
-   thread that lacks the system's barrier passes a full barrier in mli_alert_barrier: an addition
-   that pairs with the one in mli_barrier_threads. Of the two threads, the one whose addition is
-   later sees what the other stored before. So after its addition this thread compares its counts
-   with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
+   t->other_dev names. Where the system has no barrier for other threads, the addition in
+   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
+   addition is later sees what the other stored before. So after its addition this thread compares
+   its counts with the marks of its devices again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -25508,7 +25790,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited, because a forked child does not have them. */
+/* Forgets in a forked child the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -25530,9 +25812,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
-   books/ and services/. Invariant: a poller starts only if a band could decide by its samples, or
-   if the host asks for pollers. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
+   memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
+   collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
+   could decide by its samples, or if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -25587,11 +25870,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the recorder
-   of snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
-   because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the poller of main memory, which starts the
-   others once their devices are known. */
+   after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
+   that takes snapshots, and the one that answers the ledgers of other processes. Under
+   MEMLORD_FLAG_DEFER calls start no threads, because a new thread may get its stack from the very
+   allocator that the calls come from. So while no device that wants a poller is known, it starts
+   the poller of main memory, which starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25613,7 +25896,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     return mli_host_poller_start(lord, wanted);
 }
 /* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
+   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -25621,9 +25904,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
-   do not. Without that flag calls check the bands. Then the poller only samples, retires pending
-   blocks and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
+   do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
+   blocks that need wait no longer, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25666,7 +25949,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the states of the pollers' threads, because a forked child does not have these threads. */
+/* Notes in a forked child that no poller runs, because the parent's threads do not exist there. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -25707,10 +25990,12 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy.
-   May use books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own
-   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters,
-   phys for the last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy:
+   how often and how long a request retries. A ticket is a reservation of bytes. A pending block was
+   freed, and waits until its fences are done. A neighbour is a ledger of another process. May use
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
+   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
+   threads, phys for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -25720,7 +26005,8 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the retry policy for calls that give no policy of their own */
-    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: `last` of mli_log_due */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line, as mli_log_due stores
+                             it */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -25773,8 +26059,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on mli_phys_freed includes all frees whose calls did not
-                                  see the alert */
+    mli_barrier_threads(lord); /* from here on each free either is in mli_phys_freed or wakes this
+                                  thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -25796,16 +26082,17 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
-                              request's own ticket */
-    memlord_account refuser; /* the account whose limit the request must keep to; 0: no account */
+    mli_cover cover;       /* bytes that the ticket of `opts`, or the tickets of the thread, gave to
+                              the request's own ticket */
+    memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
-                              attempt overwrite these */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
+                              calls in an attempt overwrite those */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
-   they do not fit, it retires pending blocks and tries again, then collects and tries again. */
+   they do not fit, it ends the pending blocks whose fences are done and tries again, then runs the
+   collection callbacks and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -25836,8 +26123,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If there is no memory
-   for the entry, the block counts as dropped, because the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
+   memory for the record, the block counts as dropped, because the caller has the storage all the
+   same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -25911,7 +26199,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. It asks the neighbours for memory before the pause, and
+/* Pauses by the host's function sleep_ms. It asks the neighbours for memory before the pause, and
    takes the request back after it. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
@@ -25923,8 +26211,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It samples the device, retires pending blocks, collects, and
-   asks the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
+/* Makes room between two attempts. It asks how full the device is, ends the pending blocks whose
+   fences are done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the
+   policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -25938,7 +26227,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
    storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
    reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
@@ -26057,16 +26346,20 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the books of a ledger with each other, for memlord_verify. Owns no state. May use
-   books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails ends
-   the comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences,
-   from begin to end; phys, one at a time. */
+/* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
+   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
+   waits for its fences. A detached block is off the map while its realloc is open, and still
+   counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
+   use books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails
+   ends the comparison, and its line is logged when no lock is held. Locks: cold, all shards and
+   fences, from begin to end; phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
 #if !defined(MEMLORD_NO_VERIFY)
 
-/* What the map holds of one row (the counters of a device, site or tag). */
+/* What the blocks of the map add up to, for one row. */
 typedef struct mli_verify_sum {
     uint64_t bytes, blocks, pending;
 } mli_verify_sum;
@@ -26076,12 +26369,13 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
     uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
-    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    uint32_t displaced;              /* entries of the shard that are not in the bucket where a
+                                        look-up begins (their home) */
     mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
                                         but they still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
-    mli_verify_sum picked;           /* blocks with a sampled stack; `bytes` is the sum of their
-                                        weights */
+    mli_verify_sum picked;           /* blocks whose stack was sampled; `bytes` is the sum of their
+                                        weights (the bytes that such a block stands for) */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -26119,7 +26413,8 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
+/* Returns 1 if a row has a subject (the device, site or tag that it counts), and a look-up of the
+   subject finds the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -26153,8 +26448,8 @@ static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
 
 /* -- one block -- */
 
-/* Probes a shard of the map for a key, as a call inside the shard does. *probe gets the entry and
-   its home bucket. */
+/* Looks a key up in a shard of the map, as a call inside the shard does. *probe gets the entry and
+   its home, the bucket where the look-up begins. */
 static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
                                      mli_probe *probe) {
     memset(probe, 0, sizeof *probe);
@@ -26162,7 +26457,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that a probe for the key of an entry finds the entry. */
+/* Checks that a look-up of an entry's key finds the entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -26203,7 +26498,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one. */
+/* Checks the references of a block, and its side record if it has one: the facts for which its
+   entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26220,7 +26516,8 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
+/* Checks the rows and the birth (mark, scope and stream) of a block, and adds the block to the sums
+   of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -26242,8 +26539,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block with a stack is in the table of books/stacks, and adds it to the sum of such
-   blocks. */
+/* Checks that a block with a sampled stack is in the table of such blocks, and adds it to their
+   sum. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -26267,8 +26564,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Computes the overflow counts of a bucket: how many keys lie in later buckets, where a probe finds
-   them after it has passed this bucket. The result has the layout of the bucket's header. */
+/* Computes the overflow counts of a bucket: how many keys a look-up finds only in later buckets,
+   after it has passed this one. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -26317,8 +26614,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of blocks with a stack, and the totals of stacks, against the map. The totals
-   may have more blocks than the map, namely those that are detached. */
+/* Checks the table of blocks with a sampled stack, and the totals of stacks, against the map. The
+   totals may have more blocks than the map, namely those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -26339,7 +26636,8 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row. *base gets the part that they have published. */
+/* Sums what the threads count on a row. *base gets the bytes that they have published (added to the
+   row itself). */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -26434,8 +26732,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
-   have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
+   may have ended, because a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -26466,8 +26764,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a physical device against its `ticket_bytes`, and adds up the open and the
-   closed tickets. */
+/* Checks the bytes of a physical device's tickets against its `ticket_bytes`. Adds the numbers of
+   its open and closed tickets to *open and *closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -26597,34 +26895,34 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/reports/growth.h -- */
 
-/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns
-   mli_series_list, a part of a report. May use books/ and services/snapshots. Locks: none. */
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. A series is the
+   live bytes of a device, a tag or a site over the snapshots. Owns mli_series_list, a part of a
+   report. May use books/ and services/snapshots. Locks: none. */
 
 /* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
    one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
    MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
    half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
-   at least 1 % of the capacity in all. In its second half it rises at least half as fast. The last
-   snapshot has at least the mean of its snapshots, because a program that frees all at its end does
-   not grow. No
-   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
-   sawtooth is no growth. If several lines qualify, the longest line counts whose R2 is at most 0.02
-   below the highest. */
+   at least 1 % of the capacity in all. A line through its second half rises at least half as fast.
+   The last snapshot has at least the mean of the line's snapshots, because a program that frees all
+   at its end does not grow. No snapshot before the line has more bytes than the line's middle, so
+   that the last tooth of a sawtooth is no growth. Of the lines that qualify, those count whose R2
+   is at most 0.02 below the highest, and the longest of these is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
-#define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
+#define MLI_SERIES 64  /* how many series of tags, and how many series of sites, a report has */
 #define MLI_GROWING 20 /* how many growing series a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
     uint64_t most;    /* the highest number of bytes in a snapshot */
     uint64_t rate;    /* by how many bytes a minute the series grows; 0 if it does not grow */
     double fit;       /* R2, which says how well the line fits, from 0 to 1 */
+    uint64_t points;  /* how many snapshots the line goes through */
     int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: what the series is of */
     uint32_t dev;     /* the ledger's number of the device */
     uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
                          none, or for a device */
     uint32_t since;   /* the index of the snapshot at which the growth begins */
-    uint32_t points;  /* how many snapshots the line goes through */
 } mli_series;
 typedef struct mli_series_list {
     const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
@@ -26652,8 +26950,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Raises the highest number of bytes of a tag or a site if this snapshot has more, and keeps the
-   list in order. */
+/* Notes the bytes that a snapshot has of a tag or a site: raises the highest number of its series
+   if they are more, and keeps the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -26795,9 +27093,11 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
-/* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
-   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
-   books/ and services/stats. Locks: those of the reading functions of books/. */
+/* Groups and sums up leaked blocks, which are the live blocks that were allocated since a mark. A
+   mark is set by memlord_mark. A row is the number of a site or tag on one device. An entry is a
+   live block in the ledger's map; its word2 has the rows of its site and tag. Owns mli_leak_table
+   and mli_leak_sites, which are parts of a report and of the log at destroy. May use books/ and
+   services/stats. Locks: those of the reading functions of books/. */
 
 #define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
 #define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
@@ -26806,7 +27106,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 typedef struct mli_leak_group {
     uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
                      bit 40 and the scope from bit 48 */
-    mli_entry of; /* one block of the group, without its side record */
+    mli_entry of; /* one block of the group, as an entry without a side record (its description and
+                     parts) */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
@@ -26855,9 +27156,11 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index, among the sums, of the site on its first device */
+    size_t sum;                     /* the index in mli_leak_sites.sum of the sum of the site's
+                                       blocks */
     uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
-                                       0 if none of these are known */
+                                       0 if they are not known, because some of the blocks are in no
+                                       group */
     int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
@@ -26888,7 +27191,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, u
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
-/* Returns the leaked blocks that are in none of the first `lines` lines of the list. */
+/* Returns the sum of the leaked blocks that are in none of the first `lines` lines of the list. */
 MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
                                                       const mli_leak_table *groups, size_t lines);
 /* Returns the site of a line of the list, or NULL if its blocks have no site. */
@@ -27003,8 +27306,9 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds up the sums of each site (or of each tag of blocks without a site) over all devices, in its
-   row on the first device. `first` is the index of the first sum of the book. */
+/* Adds up the sums of each site over all devices, in the sum of its row on the first device. Does
+   so with each tag, for blocks without a site, if `book` is that of tags. `first` is the index of
+   the first sum of the sites or of the tags. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
@@ -27133,9 +27437,11 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
-   device, from 1. A `row` is the number of a tag, site or stack on one device. May use the reading
-   functions of books/ and services/. Invariant: a capture changes nothing in the ledger. Locks:
-   those of the reading functions; none while the host's function writes. */
+   device, from 1. A `row` is the number of a tag, site or stack on one device. A line is an item of
+   a list in a report. The arena of a device is its bytes that are in no block. Stacks are samples
+   if only some allocs are picked to have one. May use the reading functions of books/ and
+   services/. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
    from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
@@ -27168,7 +27474,8 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_phys *phys;
     uint64_t total, used, free; /* from the last sample of the capacity */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that tickets reserve for allocs to come */
+    uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
+                                   allocs */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
     uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
                                    this process */
@@ -27178,13 +27485,13 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
                                    processes share; UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
-    uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
-                                   known */
+    uint64_t fullness;          /* the sort key: used / total in millionths of a percent, plus 1; 0
+                                   if it is not known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
     memlord_tag_stat stat;
-    uint64_t peak_error; /* how many bytes the peak may be too low */
+    uint64_t peak_error; /* by how many bytes the peak may be too low */
     mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */
@@ -27194,8 +27501,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the sort key: stacks with live bytes come first, by their live bytes. The
-                     others follow, by the bytes that they allocated. If `by_peak` is 1, the bytes
-                     at the peak take the place of the live bytes */
+                     others follow, by the bytes that they allocated. If the report's `by_peak` is
+                     1, the bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
     memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
@@ -27206,14 +27513,15 @@ typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     double blocks;    /* how many leaked blocks the samples stand for */
     uint32_t row;     /* the number of the stack */
 } mli_stack_leak;
-typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+typedef struct mli_anomaly_line { /* the mistakes of one kind that the host made at one site */
     uint64_t weight; /* the sort key, which mli_report_mistakes computes */
     memlord_anomaly is;
 } mli_anomaly_line;
-typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+typedef struct mli_stream_line { /* the live blocks of a stream, which is a queue of a device */
     uint64_t bytes, blocks, stream;
     uint32_t dev; /* the device; 0 if the slot is vacant */
 } mli_stream_line;
+typedef struct mli_callers mli_callers; /* see reports/callers.h */
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
@@ -27232,10 +27540,11 @@ typedef struct mli_report {
                               peak, and otherwise in the order of their live bytes */
     memlord_result result; /* the first error other than a failed write, for example that there was
                               no memory for a list */
-    int exports;           /* 1: the ledger writes exports now, or has written one */
+    int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
+                              one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
-    uint64_t uptime;       /* ns since the ledger was made */
-    mli_identity who;      /* which process it is */
+    uint64_t uptime;       /* mli_ledger_age at the capture */
+    mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
@@ -27257,13 +27566,16 @@ typedef struct mli_report {
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
                                       the peaks of their devices */
-    uint32_t row_count;            /* the number of stacks, and of elements of `stack_leak` */
+    uint32_t row_count;            /* the rows of all stacks are below this number; `stack_leak` has
+                                      as many elements */
     mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
                                       largest first */
-    uint32_t *site_stack; /* two linked lists in one array: by a site's row, the row of the site's
-                             first stack; behind these, by a stack's row, the row of the next stack
-                             of the same site; 0 ends a list; NULL if no stacks are listed by
-                             site */
+    mli_callers *callers; /* the callers of the site that is being written; NULL if no stacks are
+                             listed by site */
+    uint32_t *site_stack; /* a linked list of the stacks of each site: by a site's row, the row of
+                             its first stack; behind these, by a stack's row, the row of the next
+                             stack of the same site; 0 ends a list; NULL if there are no such
+                             lists */
     size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
                                             number of all stacks with leaks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
@@ -27271,13 +27583,15 @@ typedef struct mli_report {
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_series_list series; /* the tags and sites of these snapshots, and what grows */
+    mli_series_list series; /* the bytes of devices, tags and sites over these snapshots, and which
+                               of them grow */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* the scopes, by the scope's id */
     mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
                               and are not pending */
     mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
-    mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted, with the largest
+                                            streams at the start */
     size_t streams, stream_lines;        /* the number of streams in the table, and the number of
                                             streams in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
@@ -27297,22 +27611,25 @@ typedef struct mli_report {
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* the holders of the device that is being written */
+    mli_holders holders; /* the tags and sites that held most at the peak of the device that is
+                            being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
     memlord_part_info part[16];       /* some parts of the block that is being written */
-    char part_text[2048];             /* the text of the part of a verdict that is being composed */
+    char part_text[2048];             /* the text about one device in the verdict (see
+                                         reports/answers.h) that is being composed */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the mli_device_code of the device with the ledger's number `dev`. */
+/* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
+   a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site with the number `row`. Its function and file are those that reports show. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Returns the name of the tag of a series. Returns NULL for the bytes that have no tag, and for a
-   series of a site or a device. */
+/* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
+   bytes that have no tag, and for a series of a site or a device. */
 MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s);
-/* Returns the site of a series. Returns NULL for the bytes that have no site, and for a series of a
-   tag or a device. */
+/* Returns the site whose bytes a series has. Returns NULL for the bytes that have no site, and for
+   a series of a tag or a device. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s);
 /* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
    rank 0. */
@@ -27321,6 +27638,12 @@ MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char 
 /* Walks the pairs of devices between which a block was moved or copied since the last reset.
    Returns the pair after `route`, the newest pair if `route` is NULL, or NULL at the end. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
+typedef struct mli_route_line { /* what was moved and copied from one device to another */
+    uint64_t moves, moved_bytes;
+    uint64_t copies, copied_bytes;
+} mli_route_line;
+/* Returns the numbers of a pair of devices. */
+MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route);
 
 /* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
    if there is no checkpoint. */
@@ -27334,14 +27657,14 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the bytes that are in a device's arena. */
+/* Returns the bytes of a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the bytes in a device's arena that have no tag. */
+/* Returns the bytes of a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. A device, tag, site or scope that is new after the capture is not in the
-   report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
-   snapshots. */
+   report. Requires: r is zeroed except for `whole`, `exports`, the output, and the snapshots with
+   their reader. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 /* Frees the lists of a captured report. */
 MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
@@ -27360,13 +27683,16 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* the row was added since
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* leaves out a block
+                                                                            without a stack, or with
+                                                                            one that was added since
                                                                             the capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* the same scale as that of
-                                                                        the stack's allocs */
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* rounded to the units in
+                                                                        which the stack's allocs are
+                                                                        counted */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -27407,6 +27733,14 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
     while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
         route = route->next;
     return route;
+}
+MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route) {
+    mli_route_line line;
+    line.moves = mli_u64_load(&route->moves);
+    line.moved_bytes = mli_u64_load(&route->moved_bytes);
+    line.copies = mli_u64_load(&route->copies);
+    line.copied_bytes = mli_u64_load(&route->copied_bytes);
+    return line;
 }
 
 /* Adds a block to the sum of its stream. */
@@ -27504,8 +27838,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts the lifetimes of blocks by class, from the event ring. If the ring is off or there is no
-   memory, the lifetimes stay unknown. */
+/* Counts in `lifetime` how long the blocks lived whose alloc and free are both in the event ring.
+   If the ring is off or there is no memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -27543,8 +27877,8 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
-/* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
-   known, and line->self is filled in. */
+/* Fills in the figures that come from the last sample of a physical device's capacity. Requires:
+   the capacity is known, and line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -27658,7 +27992,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* Captures every scope once, except for its live bytes. */
+/* Captures every scope, except for its live bytes, which the walk over all blocks adds. */
 static void mli_report_scopes(mli_report *r) {
     uint32_t id;
     for (id = 1; id <= r->scopes; id++) {
@@ -27698,7 +28032,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Lists the largest sites. The bytes of each arena count as one more site. */
+/* Lists the largest sites. The arena of each device counts as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -27738,7 +28072,7 @@ static void mli_report_stacks(mli_report *r) {
         uint64_t first;
         line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
-            continue; /* the stack has no numbers, because a reset came meanwhile */
+            continue; /* leaves out a stack whose numbers are all 0 since a reset */
         line.node = mli_stack_row_at(r->lord, i)->node;
         first = r->by_peak ? line.held : line.stat.live_bytes;
         line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
@@ -27769,7 +28103,7 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
-   and allocs that do not fit, then the others. */
+   and allocs that contradict the live blocks, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -27804,7 +28138,7 @@ static MLI_COLD void mli_report_series(mli_report *r) {
     }
 }
 
-/* Allocates the lists that have a line for each device. Without memory the report has no
+/* Allocates the lists that have a line for each device. If there is no memory, the report has no
    devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
     const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
@@ -27828,7 +28162,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     uint32_t i;
     mli_places_name(lord);
     r->lord = lord;
-    r->uptime = mli_ledger_now(lord) - lord->started;
+    r->uptime = mli_ledger_age(lord);
     mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
@@ -27887,17 +28221,190 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
     mli_own_free(lord, r->stat, r->device_size);
 }
 
+/* --------------------------------------------------------------------- src/reports/callers.h -- */
+
+/* Finds the functions that a site was called from. In each stack of the site this is the innermost
+   function that is in no standard library and is not the site's own function. A row is the number
+   of a site on one device, or the number of a stack. Owns the list of the stacks of each site in
+   the report. May use reports/capture and the reading functions of books/. Locks: those of the
+   reading functions. */
+
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
+                          one without a function */
+
+/* What was allocated at a site when one function called it, as far as the site's stacks tell. The
+   numbers are estimates if stacks are samples. */
+typedef struct mli_caller {
+    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
+    uint64_t live_bytes, alloc_bytes, allocs;
+    uint64_t at_peak_bytes; /* what was live at the peak of the device */
+    uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
+                       are any; else the live bytes; if no caller has these, the allocated bytes */
+} mli_caller;
+struct mli_callers {
+    size_t count;
+    uint64_t sum;                   /* the sum of the shares */
+    mli_caller at[MLI_CALLERS + 1]; /* the largest share first */
+};
+
+/* Walks the functions of a stack that are in no standard library. */
+typedef struct mli_own_walk {
+    memlord *lord;
+    uint32_t node, function; /* the node of the frame to look at next, and which of the functions
+                                that are inlined there; at the start the innermost node and 0 */
+} mli_own_walk;
+/* Returns the next function, the innermost first, or NULL after the last one. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
+
+/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
+/* Returns the callers of the site with the number `row`, in memory of the report that the next call
+   overwrites, or NULL if none is known. Of a site that is in no standard library they are known
+   only as far as the functions in its stacks have names. */
+MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row);
+
+/* --------------------------------------------------------------------- src/reports/callers.c -- */
+
+static size_t mli_callers_size(const mli_report *r) {
+    return sizeof *r->callers + ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
+}
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
+    uint32_t i, site;
+    if (r->row_count < 2) return;
+    r->callers = (mli_callers *)mli_own_alloc(r->lord, mli_callers_size(r));
+    if (!r->callers) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    r->site_stack = (uint32_t *)(void *)(r->callers + 1);
+    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
+                                          its site's list */
+        site = mli_stack_row_at(r->lord, i)->site;
+        if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
+                                                       one that is newer than the capture */
+        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
+        r->site_stack[site] = i;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
+    mli_own_free(r->lord, r->callers, mli_callers_size(r));
+}
+
+static int mli_site_is_library(memlord *lord, const memlord_site *site) {
+    const mli_functions *all = mli_site_functions(lord, site);
+    return all && all->at[all->shown].library;
+}
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
+    while (walk->node) {
+        const mli_stack_node *node = mli_stack_node_at(walk->lord, walk->node);
+        const memlord_site *site = mli_site_display(walk->lord, node->site);
+        const mli_functions *all = mli_site_functions(walk->lord, site);
+        const uint32_t i = walk->function++;
+        if (i >= (all ? all->count : 1)) {
+            walk->node = node->parent;
+            walk->function = 0;
+        } else if (!all) {
+            return site;
+        } else if (!all->at[i].library) {
+            return &all->at[i].at;
+        }
+    }
+    return NULL;
+}
+/* Returns the function that a site was called from in a stack, or NULL if it is not known. A
+   function that calls itself is not its own caller. The text in place of the frames of a cut stack
+   has no file, and is no caller. */
+static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
+                                                  uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *own, *caller;
+    walk.lord = lord;
+    walk.node = node;
+    own = caller = mli_own_next(&walk);
+    if (!own || mli_site_is_library(lord, site)) return own;
+    if (!own->function[0]) return NULL;
+    while (caller && (!strcmp(caller->function, own->function) ||
+                      !strcmp(caller->function, site->function)))
+        caller = mli_own_next(&walk);
+    return caller && caller->function[0] && caller->file[0] ? caller : NULL;
+}
+/* Adds the numbers of a stack to those of `site`, the caller in the stack. */
+static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
+                                    const memlord_stack_stat *s, uint64_t held) {
+    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
+    for (; c < callers->at + callers->count && c < last; c++)
+        if (c->at->file == site->file && c->at->function == site->function &&
+            c->at->line == site->line)
+            break;
+    if (c == callers->at + callers->count) {
+        c->at = c < last ? site : NULL;
+        callers->count++;
+    }
+    c->live_bytes += s->live_bytes;
+    c->at_peak_bytes += held;
+    c->alloc_bytes += s->alloc_bytes;
+    c->allocs += s->allocs;
+}
+/* Sets the share of each caller, and the sum of the shares. */
+static MLI_COLD void mli_callers_share(mli_callers *callers, int by_peak) {
+    uint64_t peak = 0, live = 0;
+    size_t i;
+    for (i = 0; i < callers->count; i++) {
+        peak += callers->at[i].at_peak_bytes;
+        live += callers->at[i].live_bytes;
+    }
+    for (i = 0; i < callers->count; i++) {
+        mli_caller *c = &callers->at[i];
+        c->share = by_peak && peak ? c->at_peak_bytes : live ? c->live_bytes : c->alloc_bytes;
+        callers->sum += c->share;
+    }
+}
+static MLI_COLD void mli_callers_sort(mli_callers *callers) {
+    size_t i, k;
+    for (i = 1; i < callers->count; i++) {
+        const mli_caller moving = callers->at[i];
+        for (k = i; k && callers->at[k - 1].share < moving.share; k--)
+            callers->at[k] = callers->at[k - 1];
+        callers->at[k] = moving;
+    }
+}
+MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row) {
+    mli_callers *out = r->callers;
+    const memlord_site *site;
+    uint32_t i;
+    if (!out || row > r->site_rows) return NULL;
+    memset(out, 0, sizeof *out);
+    site = mli_row_site(r->lord, row);
+    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
+        memlord_stack_stat s;
+        const memlord_site *caller =
+            mli_caller_at(r->lord, site, mli_stack_row_at(r->lord, i)->node);
+        const uint64_t held = mli_stack_stat_fill(r->lord, i, &s);
+        if (caller && (s.live_bytes | s.alloc_bytes | s.allocs))
+            mli_caller_add(out, caller, &s, held);
+    }
+    mli_callers_share(out, r->by_peak);
+    mli_callers_sort(out);
+    return out->count ? out : NULL;
+}
+
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
-/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. Owns no
-   state. May use reports/capture and services/answers. Locks: none. */
+/* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
+   says what is bad, what grows, who holds or held most, or what is odd. It has a head, which is its
+   first words, and a part for each device that it is about. Anomalies count mistakes of the host
+   and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
+   bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
+   reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
+                               first screen of TEXT */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. A `dev` of 0 means all devices together, and also the losses of the
-   ledger. *i is the position between calls, and must be 0 for the first call. */
+   and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
+   to no device. *i is the position between calls, and must be 0 for the first call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 /* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
@@ -28003,8 +28510,8 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
    parts of a kind are written. */
 
-/* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
-   how bad it is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
+/* The kinds of verdicts in their order. Each has a name for JSON, a head, and a word for how bad it
+   is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
    mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
@@ -28232,7 +28739,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
     mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
 /* Writes a verdict such as "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv] f x.c:3".
-   Without a mark writes nothing, because every live block would be a leak. */
+   Writes nothing if the host has set no mark, because every live block would then be a leak. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
     const mli_leak_site *most = &r->leak_sites.line[0];
@@ -28253,8 +28760,28 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Returns what grows fastest on a device: a tag, a site or the device itself, as `book` says.
-   Returns NULL if none of these grows. */
+/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
+   peak or of the live ones, as in ", mostly from load loader.c:10". */
+static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
+                                    int peak) {
+    const memlord_site *most = NULL;
+    const mli_callers *callers;
+    uint64_t sum = 0, highest = 0;
+    size_t i;
+    if (site == &mli_arena_site) return;
+    callers = mli_callers_of(w->r, mli_row_of(w->r->lord, MLI_BOOK_SITE, site, dev));
+    for (i = 0; callers && i < callers->count; i++) {
+        const uint64_t bytes = peak ? callers->at[i].at_peak_bytes : callers->at[i].live_bytes;
+        sum += bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        most = callers->at[i].at;
+    }
+    if (!most || highest <= sum / 2) return;
+    mli_putf(&w->part, highest < sum ? ", mostly from %p" : ", from %p", (const void *)most);
+}
+/* Returns the series of a device that grows fastest: that of a tag, of a site or of the device
+   itself, as `book` says. Returns NULL if none of these grows. */
 static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
     size_t i;
     for (i = 0; i < r->series.growing; i++)
@@ -28274,48 +28801,55 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
     else
         mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
 }
+/* Returns what a verdict on the growth of a device names: the tag that grows fastest, or else the
+   site, or else the device. Returns NULL if nothing grows, or less than a quarter of the peak is
+   live. Stores the site that grows fastest in *site, or NULL. */
+static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
+    const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
+    *site = mli_grower(r, dev, MLI_BOOK_SITE);
+    if (*site && !(*site)->row) *site = NULL; /* the bytes without a site */
+    if (mli_peak_tells(r, dev)) return NULL;
+    if (!most) most = *site;
+    return most ? most : mli_grower(r, dev, MLI_BOOK_DEVICE);
+}
 /* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
-   82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
-   device. */
+   82 % of it at cache_put store.c:41", the fastest growth first. */
 static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
-    for (i = 0; i < r->devices; i++) {
-        const uint32_t dev = (uint32_t)r->top_device[i][1];
-        const int device = mli_report_device(r, dev);
-        const mli_series *site = mli_grower(r, dev, MLI_BOOK_SITE);
-        const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
-        uint64_t seconds;
+    for (i = 0; i < r->series.growing; i++) {
+        const mli_series *most = &r->series.grows[i], *site;
+        const int device = mli_report_device(r, most->dev);
         mli_out *o;
-        if (!most && site && site->row) most = site;
-        if (!most) most = mli_grower(r, dev, MLI_BOOK_DEVICE);
-        if (!most || mli_peak_tells(r, dev) || (o = mli_part_begin(w, most->rate)) == NULL)
-            continue;
+        if (most != mli_growth_of(r, most->dev, &site)) continue;
+        if ((o = mli_part_begin(w, most->rate)) == NULL) continue;
         mli_growth_subject(w, most);
-        seconds = (r->lord->started_wall + r->series.snapshot[most->since]->time) / 1000000000u;
         mli_putf(o, " by %jo a minute since ", most->rate);
-        mli_put_clock(o, seconds);
+        mli_put_clock(o, (r->lord->started_wall + r->series.snapshot[most->since]->time) /
+                             1000000000u);
         mli_put_str(o, " UTC");
-        if (most->book == MLI_BOOK_TAG && site && site->row) {
-            w->site = mli_series_site(r->lord, site);
+        if (site) w->site = mli_series_site(r->lord, site);
+        if (site && most->book == MLI_BOOK_TAG)
             mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
                      (const void *)w->site);
-        }
+        if (site) mli_put_caller(w, w->site, site->dev, 0);
         mli_part_put(w, &device);
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. Untagged bytes that are
-   the only holder are not, if the ledger has no tag. */
-static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
-    if (!list->count) return 0;
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if it
+   holds less than 1 % of `live`, or if all bytes are untagged and the ledger has no tag. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list, uint64_t live) {
+    if (!list->count || list->at[0].bytes < live / 100) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
 }
-/* Returns the first site or arena in a list of holders by site, or NULL if the list has neither. */
-static const mli_holder *mli_holder_site(const mli_holder_list *list) {
+/* Returns the first site or arena in a list of holders by site. Returns NULL if the list has
+   neither, or if the first holds less than 1 % of `live`. */
+static const mli_holder *mli_holder_site(const mli_holder_list *list, uint64_t live) {
     size_t i;
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
-        if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
+        if (list->at[i].kind != MLI_HOLDER_UNNAMED)
+            return list->at[i].bytes < live / 100 ? NULL : &list->at[i];
     return NULL;
 }
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
@@ -28332,8 +28866,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     int tells;
     mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &tags);
     mli_holders_list(r->lord, NULL, dev, MLI_BOOK_SITE, &sites);
-    site = mli_holder_site(&sites);
-    tells = mli_holder_tells(r, &tags);
+    site = mli_holder_site(&sites, live);
+    tells = mli_holder_tells(r, &tags, live);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* leaves out the site, because the arena is already written in place of the
                         tag */
@@ -28353,6 +28887,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
                  mli_share_of_live(site->bytes, live));
     }
     mli_putf(o, " of %jo", live);
+    if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
 static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
@@ -28362,18 +28897,18 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
 }
 
 /* Returns the tag that held most of a device at its peak. The bytes without a tag count as one tag.
-   Returns NULL if nothing had a tag. */
+   Returns NULL if nothing had a tag, or if that tag held less than 1 %. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
     if (h->tags == 1 && !h->tag[0].tag) return NULL;
     for (i = 0; i < h->tags; i++)
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
-    return largest;
+    return largest && largest->allocated >= h->bytes / 100 ? largest : NULL;
 }
 /* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12
-   KiB left". If the holders were noted more than a 64th below the peak, also writes the bytes at
-   that moment, because the shares are of these bytes. */
+   KiB left". If the live bytes were more than a 64th below the peak when the holders were noted,
+   also writes these bytes, because the percentages are of them. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -28394,21 +28929,22 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
             mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
             w->tag = tag->tag;
         }
-        if (h->sites) {
+        if (h->sites && h->site[0].live_bytes >= h->bytes / 100) {
             w->site = h->site[0].site;
             mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
+            mli_put_caller(w, w->site, dev, 1);
         }
-        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64)
+        if ((tag || w->site) && h->bytes < s->peak - s->peak / 64)
             mli_putf(o, " of %jo", h->bytes);
         mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);
     }
 }
 
-/* Does what mli_anomaly_next does, but leaves out invocations and snapshots that are no longer
-   kept, because the bounds of these lists are no fault. If dev is 0, subtracts the counts of all
-   devices, and returns what is left. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
+   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
+   dev is 0, finds the counts that belong to no device. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -28590,126 +29126,15 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* --------------------------------------------------------------------- src/reports/callers.h -- */
-
-/* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost one in no library. Owns the list of stacks by site in the report. May use
-   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
-
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
-                          without a function */
-
-/* What one function of the program allocated at a site, as far as the site's stacks tell. The
-   numbers are estimates if stacks are samples. */
-typedef struct mli_caller {
-    const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
-    uint64_t live_bytes, alloc_bytes, allocs;
-} mli_caller;
-typedef struct mli_callers {
-    size_t count;
-    mli_caller at[MLI_CALLERS + 1]; /* ordered by live bytes, and then by allocated bytes, the most
-                                       first */
-} mli_callers;
-
-/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of the site with the number `row`. There are none if the site is not in a
-   standard library, or has no stack. */
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
-
-/* --------------------------------------------------------------------- src/reports/callers.c -- */
-
-static size_t mli_callers_size(const mli_report *r) {
-    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
-}
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
-    uint32_t i, site;
-    if (r->row_count < 2) return;
-    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
-    if (!r->site_stack) {
-        r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
-                                          its site's list */
-        site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* no site, or one newer than the capture */
-        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
-        r->site_stack[site] = i;
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
-    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
-}
-
-static int mli_site_is_library(memlord *lord, const memlord_site *site) {
-    const mli_functions *all = mli_site_functions(lord, site);
-    return all && all->at[all->shown].library;
-}
-/* Returns the first function of a stack that is in no library, or NULL if there is none. */
-static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
-    while (node) {
-        const mli_stack_node *at = mli_stack_node_at(lord, node);
-        const memlord_site *site = mli_site_display(lord, at->site);
-        if (!mli_site_is_library(lord, site)) return site;
-        node = at->parent;
-    }
-    return NULL;
-}
-/* Adds the numbers of a stack to those of `site`, the function of the program that called the
-   library. */
-static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
-                                    const memlord_stack_stat *s) {
-    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
-    for (; c < callers->at + callers->count && c < last; c++)
-        if (c->at->file == site->file && c->at->function == site->function &&
-            c->at->line == site->line)
-            break;
-    if (c == callers->at + callers->count) {
-        c->at = c < last ? site : NULL;
-        callers->count++;
-    }
-    c->live_bytes += s->live_bytes;
-    c->alloc_bytes += s->alloc_bytes;
-    c->allocs += s->allocs;
-}
-static int mli_caller_after(const mli_caller *a, const mli_caller *b) {
-    return a->live_bytes != b->live_bytes ? a->live_bytes < b->live_bytes
-                                          : a->alloc_bytes < b->alloc_bytes;
-}
-static MLI_COLD void mli_callers_sort(mli_callers *callers) {
-    size_t i, k;
-    for (i = 1; i < callers->count; i++) {
-        const mli_caller moving = callers->at[i];
-        for (k = i; k && mli_caller_after(&callers->at[k - 1], &moving); k--)
-            callers->at[k] = callers->at[k - 1];
-        callers->at[k] = moving;
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
-    uint32_t i;
-    memset(out, 0, sizeof *out);
-    if (!r->site_stack || row > r->site_rows) return;
-    if (!mli_site_is_library(r->lord, mli_row_site(r->lord, row))) return;
-    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
-        memlord_stack_stat s;
-        const memlord_site *own =
-            mli_own_function(r->lord, mli_stack_row_at(r->lord, i)->node);
-        mli_stack_stat_fill(r->lord, i, &s);
-        if (own && (s.live_bytes | s.alloc_bytes | s.allocs)) mli_caller_add(out, own, &s);
-    }
-    mli_callers_sort(out);
-}
-
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
    formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
-   tags and scopes have numbers from 1. Owns no state. May use reports/capture and the reading
-   functions of books/. Invariant: numbers are those of the ledger's rows. A row that is added while
-   a writer runs has no number, and is left out. Locks: those of the reading functions; none while
-   the host's function writes. */
+   tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
+   Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
+   of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
+   What is added while a writer runs has no number, and is left out. Locks: those of the reading
+   functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -28767,7 +29192,8 @@ MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32
 /* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
    scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame number of a return address that occurs in a stack. */
+/* Returns the frame number of a return address in the tree of stacks. The address has the number
+   `place` there. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
@@ -28785,9 +29211,9 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: the
-                                 frame that calls this one, or 0 if the frame itself does not
-                                 tell */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: if this
+                                 is the frame of a scope, that of the scope around it, or 0 if there
+                                 is none */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
     const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
                                        one function */
@@ -28816,8 +29242,8 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for as a sample of stacks; 0 if it was not
-                     picked as a sample */
+    double scale; /* how many blocks this one stands for, because only some blocks are picked to
+                     have a stack; 0 if it was not picked */
 } mli_alive;
 
 /* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
@@ -29044,8 +29470,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* keeps the captured sum, because the tag may have got
-                                               bytes since then */
+            if (bytes > left) bytes = left; /* keeps the sum of the arena, because the tag may have
+                                               got bytes since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -29130,6 +29556,188 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
     }
 }
 #endif
+
+/* ----------------------------------------------------------------------- src/reports/lists.h -- */
+
+/* Owns the table of the numbers that TEXT and JSON list of a line: of a tag, a site, a stack and so
+   on. A new number of such a list is one row of the table. May use reports/capture. Owns no state.
+   Locks: none. */
+
+/* The lists, with the type of their lines. */
+#define MLI_LISTS(X)                                                                               \
+    X(CAPACITY, mli_phys_line)                                                                     \
+    X(TAGS, mli_tag_line)                                                                          \
+    X(SITES, memlord_site_stat)                                                                    \
+    X(STACKS, mli_stack_line)                                                                      \
+    X(BLOCKS, memlord_block_info)                                                                  \
+    X(ACCOUNTS, memlord_account_stat)                                                              \
+    X(STREAMS, mli_stream_line)                                                                    \
+    X(GROWTH, mli_series)                                                                          \
+    X(LEAKS, mli_leak_sum)                                                                         \
+    X(MISTAKES, memlord_anomaly)                                                                   \
+    X(ROUTES, mli_route_line)
+typedef enum mli_list {
+#define MLI_X(list, type) MLI_LIST_##list,
+    MLI_LISTS(MLI_X)
+#undef MLI_X
+} mli_list;
+
+/* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
+   standard errors only if `errors` is 1. */
+MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors);
+/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS tells. */
+MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors);
+/* Writes the numbers of a line as members of a JSON object, each after a comma. */
+MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line);
+
+/* ----------------------------------------------------------------------- src/reports/lists.c -- */
+
+#include <stddef.h> /* offsetof */
+
+/* How TEXT writes a number. JSON writes integers. */
+enum {
+    MLI_CELL_BYTES,
+    MLI_CELL_ERROR, /* bytes; only in a list with standard errors */
+    MLI_CELL_COUNT,
+    MLI_CELL_TIME,
+    MLI_CELL_CHANGE /* bytes with a sign */
+};
+
+/* The columns of each list in their order: the list, the member of a line, which is a uint64_t or
+   an int64_t, the key in JSON, the heading in TEXT, and the kind. An empty key or heading: the
+   format leaves out the column. */
+#define MLI_LIST_COLUMNS(X)                                                                        \
+    X(CAPACITY, total, "total", "total", BYTES)                                                    \
+    X(CAPACITY, used, "used", "", BYTES)                                                           \
+    X(CAPACITY, free, "free", "free", BYTES)                                                       \
+    X(CAPACITY, self, "self", "self", BYTES)                                                       \
+    X(CAPACITY, untagged, "untagged", "", BYTES)                                                   \
+    X(CAPACITY, context, "context", "", BYTES)                                                     \
+    X(CAPACITY, neighbours, "neighbours", "", BYTES)                                               \
+    X(CAPACITY, unaccounted, "unaccounted", "", CHANGE)                                            \
+    X(CAPACITY, process, "process", "", BYTES)                                                     \
+    X(CAPACITY, rest, "", "process", BYTES)                                                        \
+    X(CAPACITY, others, "others", "others", BYTES)                                                 \
+    X(CAPACITY, age, "age_ns", "", TIME)                                                           \
+    X(CAPACITY, limit, "limit", "limit", BYTES)                                                    \
+    X(CAPACITY, held, "held", "held", BYTES)                                                       \
+    X(TAGS, stat.allocated, "allocated", "live", BYTES)                                            \
+    X(TAGS, stat.peak, "peak", "peak", BYTES)                                                      \
+    X(TAGS, peak_error, "peak_error", "", BYTES)                                                   \
+    X(TAGS, stat.blocks, "blocks", "blocks", COUNT)                                                \
+    X(TAGS, stat.expected, "expected", "expected", BYTES)                                          \
+    X(TAGS, stat.variance, "variance", "variance", CHANGE)                                         \
+    X(SITES, live_bytes, "live_bytes", "live", BYTES)                                              \
+    X(SITES, peak_bytes, "peak_bytes", "peak", BYTES)                                              \
+    X(SITES, allocs, "allocs", "allocs", COUNT)                                                    \
+    X(SITES, alloc_bytes, "alloc_bytes", "allocated", BYTES)                                       \
+    X(SITES, frees, "frees", "", COUNT)                                                            \
+    X(SITES, free_bytes, "free_bytes", "", BYTES)                                                  \
+    X(STACKS, stat.live_bytes, "live_bytes", "live", BYTES)                                        \
+    X(STACKS, stat.error_bytes, "error_bytes", "error", ERROR)                                     \
+    X(STACKS, stat.peak_bytes, "peak_bytes", "peak", BYTES)                                        \
+    X(STACKS, held, "at_peak_bytes", "at peak", BYTES)                                             \
+    X(STACKS, stat.allocs, "allocs", "allocs", COUNT)                                              \
+    X(STACKS, stat.alloc_bytes, "alloc_bytes", "allocated", BYTES)                                 \
+    X(STACKS, stat.samples, "samples", "", COUNT)                                                  \
+    X(BLOCKS, bytes, "bytes", "bytes", BYTES)                                                      \
+    X(BLOCKS, refs, "refs", "refs", COUNT)                                                         \
+    X(BLOCKS, born, "born", "", COUNT)                                                             \
+    X(ACCOUNTS, bytes, "bytes", "bytes", BYTES)                                                    \
+    X(ACCOUNTS, peak, "peak", "peak", BYTES)                                                       \
+    X(ACCOUNTS, limit, "limit", "limit", BYTES)                                                    \
+    X(ACCOUNTS, refused, "refused", "refused", COUNT)                                              \
+    X(STREAMS, bytes, "bytes", "bytes", BYTES)                                                     \
+    X(STREAMS, blocks, "blocks", "blocks", COUNT)                                                  \
+    X(GROWTH, rate, "bytes_per_minute", "a minute", BYTES)                                         \
+    X(GROWTH, points, "snapshots", "snapshots", COUNT)                                             \
+    X(LEAKS, bytes, "bytes", "bytes", BYTES)                                                       \
+    X(LEAKS, blocks, "count", "blocks", COUNT)                                                     \
+    X(MISTAKES, count, "count", "count", COUNT)                                                    \
+    X(MISTAKES, bytes, "bytes", "bytes", BYTES)                                                    \
+    X(MISTAKES, first_ns, "first_ns", "first", TIME)                                               \
+    X(MISTAKES, last_ns, "last_ns", "last", TIME)                                                  \
+    X(ROUTES, moves, "count", "moves", COUNT)                                                      \
+    X(ROUTES, moved_bytes, "bytes", "bytes", BYTES)                                                \
+    X(ROUTES, copies, "copies", "copies", COUNT)                                                   \
+    X(ROUTES, copied_bytes, "copied_bytes", "bytes", BYTES)
+
+#define MLI_X(list, type) typedef type mli_line_of_##list;
+MLI_LISTS(MLI_X)
+#undef MLI_X
+
+static const struct {
+    unsigned short at; /* the member's offset */
+    unsigned char list, kind;
+} mli_list_columns[] = {
+#define MLI_X(list, member, key, heading, kind) \
+    {offsetof(mli_line_of_##list, member), MLI_LIST_##list, MLI_CELL_##kind},
+    MLI_LIST_COLUMNS(MLI_X)
+#undef MLI_X
+};
+#define MLI_LIST_COLUMN_COUNT (sizeof mli_list_columns / sizeof *mli_list_columns)
+static const char mli_list_texts[] = "" /* the key and the heading of each column */
+#define MLI_X(list, member, key, heading, kind) key "\0" heading "\0"
+    MLI_LIST_COLUMNS(MLI_X)
+#undef MLI_X
+    ;
+
+typedef struct mli_column {
+    size_t next; /* the index of the column after this one */
+    const char *key, *heading;
+    int kind;
+    uint64_t value; /* the number of the line in this column */
+} mli_column;
+/* Goes to the next column of a list. Reads its number from the line, unless that is NULL. Returns 0
+   after the last one. */
+static int mli_column_next(mli_column *c, mli_list list, const void *line) {
+    while (c->next < MLI_LIST_COLUMN_COUNT) {
+        const size_t i = c->next++;
+        c->key = i ? c->heading + strlen(c->heading) + 1 : mli_list_texts;
+        c->heading = c->key + strlen(c->key) + 1;
+        c->kind = mli_list_columns[i].kind;
+        if (mli_list_columns[i].list != list) continue;
+        if (line) memcpy(&c->value, (const char *)line + mli_list_columns[i].at, sizeof c->value);
+        return 1;
+    }
+    return 0;
+}
+/* Returns 1 if TEXT has the column. */
+static int mli_column_in_text(const mli_column *c, int errors) {
+    return *c->heading && (errors || c->kind != MLI_CELL_ERROR);
+}
+
+MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors) {
+    static const char blanks[] = "            "; /* as wide as a number */
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, NULL))
+        if (mli_column_in_text(&c, errors)) {
+            mli_put_str(o, blanks + strlen(c.heading));
+            mli_put_str(o, c.heading);
+        }
+}
+MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors) {
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, line)) {
+        if (!mli_column_in_text(&c, errors)) continue;
+        switch (c.kind) {
+        case MLI_CELL_COUNT: mli_putf(o, "%12ju", c.value); break;
+        case MLI_CELL_TIME: mli_putf(o, "%12jX", c.value); break;
+        case MLI_CELL_CHANGE: mli_putf(o, "%+12jd", (int64_t)c.value); break;
+        default: mli_putf(o, "%12jo", c.value);
+        }
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line) {
+    mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
+    while (mli_column_next(&c, list, line)) {
+        if (!*c.key) continue;
+        if (c.kind == MLI_CELL_CHANGE)
+            mli_jsonf(o, ",%s:%jd", c.key, (int64_t)c.value);
+        else
+            mli_jsonf(o, ",%s:%ju", c.key, c.value);
+    }
+}
 
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
@@ -29267,14 +29875,9 @@ static void mli_json_phys_all(mli_report *r) {
     mli_jsonf(r->o, ",\n'capacity':[");
     for (i = 0; i < r->phys_count; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_jsonf(r->o,
-                  ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
-                  "'context':%ju,'neighbours':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,"
-                  "'age_ns':%ju,'limit':%ju,'held':%ju,'devices':[",
-                  mli_device_code(line->of.device), line->total, line->used, line->free,
-                  line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
-                  line->process,
-                  line->others, line->age, line->limit, line->held);
+        mli_jsonf(r->o, ",\n{'device':'%i'", mli_device_code(line->of.device));
+        mli_list_json(r->o, MLI_LIST_CAPACITY, line);
+        mli_jsonf(r->o, ",'devices':[");
         for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes the capacity
                                                    counts */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
@@ -29290,9 +29893,9 @@ static void mli_json_accounts(mli_report *r) {
     mli_jsonf(r->o, ",\n'accounts':{'open':%ju,'largest':[", (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_jsonf(r->o,
-                  ",\n{'name':%s,'device':'%i','bytes':%ju,'peak':%ju,'limit':%ju,'refused':%ju}",
-                  s->name, mli_device_code(s->device), s->bytes, s->peak, s->limit, s->refused);
+        mli_jsonf(r->o, ",\n{'name':%s,'device':'%i'", s->name, mli_device_code(s->device));
+        mli_list_json(r->o, MLI_LIST_ACCOUNTS, s);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]}");
 }
@@ -29301,25 +29904,25 @@ static void mli_json_streams(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'streams':{'count':%ju,'more':%ju,'largest':[", (uint64_t)r->streams,
               (uint64_t)r->streams_lost);
-    for (i = 0; i < r->stream_lines; i++)
-        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i','bytes':%ju,'blocks':%ju}",
-                  r->stream[i].stream,
-                  mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device),
-                  r->stream[i].bytes, r->stream[i].blocks);
-    mli_jsonf(r->o, "],'rest':{'bytes':%ju,'blocks':%ju}}", r->stream_rest.bytes,
-              r->stream_rest.blocks);
+    for (i = 0; i < r->stream_lines; i++) {
+        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i'", r->stream[i].stream,
+                  mli_report_device(r, r->stream[i].dev));
+        mli_list_json(r->o, MLI_LIST_STREAMS, &r->stream[i]);
+        mli_put_str(r->o, "}");
+    }
+    mli_jsonf(r->o, "],'rest':{");
+    mli_list_json(r->o, MLI_LIST_STREAMS, &r->stream_rest);
+    mli_put_str(r->o, "}}");
 }
 
 static void mli_json_tags(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'tags':[");
     for (i = 1; i <= r->tags; i++) {
-        const memlord_tag_stat *s = &r->tag[i].stat;
-        mli_jsonf(r->o,
-                  ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'peak_error':%ju,"
-                  "'blocks':%ju,'expected':%ju,'variance':%jd}",
-                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak,
-                  r->tag[i].peak_error, s->blocks, s->expected, s->variance);
+        mli_jsonf(r->o, ",\n{'tag':%s,'device':'%i'", r->tag[i].stat.tag,
+                  mli_device_code(r->tag[i].of.device));
+        mli_list_json(r->o, MLI_LIST_TAGS, &r->tag[i]);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]");
 }
@@ -29395,14 +29998,11 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     mli_json_frames(w);
     mli_jsonf(r->o, ",'list':[");
     for (i = 0; i < r->stacks && !r->o->failed; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_json_stack(w, r->stack[i].node);
-        mli_jsonf(r->o,
-                  ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'at_peak_bytes':%ju,'samples':%ju,'error_bytes':%ju",
-                  mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, r->stack[i].held, s->samples, s->error_bytes);
-        if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
+        const mli_stack_line *line = &r->stack[i];
+        mli_json_stack(w, line->node);
+        mli_jsonf(r->o, ",'device':'%i'", mli_device_code(line->stat.device));
+        mli_list_json(r->o, MLI_LIST_STACKS, line);
+        if (!w->brief) mli_json_u64(r->o, "temporaries", line->stat.temporaries);
         mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o,
@@ -29412,17 +30012,19 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
-/* Writes the callers of a site in a library, and what each of them allocated, if they are known. */
+/* Writes the callers of a site, and what was allocated for each of them, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
-    mli_callers callers;
+    const mli_callers *callers = mli_callers_of(r, row);
     size_t i;
-    mli_callers_of(r, row, &callers);
-    if (!callers.count) return;
+    if (!callers) return;
     mli_jsonf(r->o, ",'callers':[");
-    for (i = 0; i < callers.count; i++)
-        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}",
-                  (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
-                  callers.at[i].live_bytes);
+    for (i = 0; i < callers->count; i++) {
+        const mli_caller *c = &callers->at[i];
+        mli_jsonf(r->o,
+                  ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
+                  "'at_peak_bytes':%ju}",
+                  (const void *)c->at, c->alloc_bytes, c->allocs, c->live_bytes, c->at_peak_bytes);
+    }
     mli_put_str(r->o, "]");
 }
 static void mli_json_sites(mli_report *r) {
@@ -29434,11 +30036,10 @@ static void mli_json_sites(mli_report *r) {
         const uint64_t error = mli_site_stat_fill(r->lord, i, &s);
         if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
         s.site = mli_site_display_of(r->lord, s.site);
-        mli_jsonf(r->o,
-                  ",\n{'site':%p,'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,"
-                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju,'peak_error':%ju",
-                  (const void *)s.site, mli_device_code(s.device), s.alloc_bytes,
-                  s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes, error);
+        mli_jsonf(r->o, ",\n{'site':%p,'device':'%i'", (const void *)s.site,
+                  mli_device_code(s.device));
+        mli_list_json(r->o, MLI_LIST_SITES, &s);
+        mli_json_u64(r->o, "peak_error", error);
         if (memlord_site_place(r->lord, s.site, &place) == MEMLORD_OK)
             mli_jsonf(r->o, ",'module':%s,'offset':%ju,'build_id':%s", place.module, place.offset,
                       place.build_id);
@@ -29640,8 +30241,8 @@ static MLI_COLD void mli_json_series(mli_report *r) {
     for (n = 0; n < list->growing; n++) {
         const mli_series *s = &list->grows[n];
         mli_json_series_of(r, s);
-        mli_jsonf(r->o, ",'bytes_per_minute':%ju,'since_ns':%ju,'snapshots':%ju,'r2':%g}",
-                  s->rate, list->snapshot[s->since]->time, (uint64_t)s->points, s->fit);
+        mli_list_json(r->o, MLI_LIST_GROWTH, s);
+        mli_jsonf(r->o, ",'since_ns':%ju,'r2':%g}", list->snapshot[s->since]->time, s->fit);
     }
     mli_put_str(r->o, "]}");
 }
@@ -29682,11 +30283,17 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes the bytes and the number of leaked blocks. */
+static void mli_json_amount(mli_report *r, uint64_t bytes, uint64_t blocks) {
+    const mli_leak_sum sum = {bytes, blocks, 0};
+    mli_list_json(r->o, MLI_LIST_LEAKS, &sum);
+}
 static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     const uint64_t unknown = s->devices ? 0 : UINT64_MAX;
-    mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
-              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes,
-              s->devices | unknown, s->tags | unknown, s->scopes | unknown);
+    mli_jsonf(r->o, "{'site':%p", (const void *)mli_leak_site_of(&r->leak_sites, s));
+    mli_json_amount(r, s->bytes, s->blocks);
+    mli_jsonf(r->o, ",'devices':%ju,'tags':%ju,'scopes':%ju", s->devices | unknown,
+              s->tags | unknown, s->scopes | unknown);
     mli_jsonf(r->o, s->devices == 1 ? ",'device':'%i'" : ",'device':null",
               s->devices == 1 ? mli_report_device(r, s->dev) : 0);
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
@@ -29735,18 +30342,19 @@ static void mli_json_leaks(const mli_json_writer *w) {
     for (i = 0; i < r->leaks.count; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         const memlord_block_info of = mli_leak_info(r->lord, leak);
-        mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
-                  (const void *)of.site, of.tag, of.scope, mli_device_code(of.device),
-                  leak->blocks, leak->bytes);
+        mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i'", (const void *)of.site,
+                  of.tag, of.scope, mli_device_code(of.device));
+        mli_json_amount(r, leak->bytes, leak->blocks);
+        mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o, "],'by_stack':[");
     for (i = 0; i < r->stack_leaks; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
         const uint32_t dev = mli_stack_row_at(r->lord, leak->row)->dev;
         mli_json_stack(w, mli_stack_leak_node(r, i));
-        mli_jsonf(r->o, ",'device':'%i','count':%ju,'bytes':%ju,'samples':%ju}",
-                  mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
-                  leak->samples);
+        mli_jsonf(r->o, ",'device':'%i'", mli_report_device(r, dev));
+        mli_json_amount(r, leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_jsonf(r->o, ",'samples':%ju}", leak->samples);
     }
     mli_put_str(r->o, "]");
     mli_json_leak_sites(r);
@@ -29762,9 +30370,8 @@ static MLI_COLD void mli_json_mistakes(mli_report *r) {
         mli_jsonf(r->o, ",\n{'kind':%s,'device':'%i','storage':", mli_anomaly_name(a->kind),
                   mli_device_code(a->device));
         mli_jsonf(r->o, a->storage ? "'%jx'" : "null", a->storage);
-        mli_jsonf(r->o, ",'count':%ju,'bytes':%ju,'first_ns':%ju,'last_ns':%ju,'site':%p,'born':%p,"
-                        "'tag':%s}",
-                  a->count, a->bytes, a->first_ns, a->last_ns,
+        mli_list_json(r->o, MLI_LIST_MISTAKES, a);
+        mli_jsonf(r->o, ",'site':%p,'born':%p,'tag':%s}",
                   (const void *)(a->site.file[0] ? &a->site : NULL),
                   (const void *)(a->born.file[0] ? &a->born : NULL), a->tag);
     }
@@ -29774,13 +30381,13 @@ static MLI_COLD void mli_json_mistakes(mli_report *r) {
 static void mli_json_moves(mli_report *r) {
     const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
-    while ((route = mli_route_next(r->lord, route)) != NULL)
-        mli_jsonf(r->o,
-                  ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
-                  "'copied_bytes':%ju}",
-                  mli_report_device(r, route->from), mli_report_device(r, route->to),
-                  mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
-                  mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
+    while ((route = mli_route_next(r->lord, route)) != NULL) {
+        const mli_route_line line = mli_route_line_of(route);
+        mli_jsonf(r->o, ",{'from':'%i','to':'%i'", mli_report_device(r, route->from),
+                  mli_report_device(r, route->to));
+        mli_list_json(r->o, MLI_LIST_ROUTES, &line);
+        mli_put_str(r->o, "}");
+    }
     mli_put_str(r->o, "]");
 }
 
@@ -29921,10 +30528,11 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
                        2^53 */
-              ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
-              "'scope':%s,'site':%p,'name':%s,'dtype':%s",
-              mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
-              b->scope, (const void *)b->site, b->meta.name, b->meta.dtype);
+              ",\n{'device':'%i','storage':'%jx'",
+              mli_device_code(b->device), b->storage);
+    mli_list_json(r->o, MLI_LIST_BLOCKS, b);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s,'site':%p,'name':%s,'dtype':%s", b->tag, b->scope,
+              (const void *)b->site, b->meta.name, b->meta.dtype);
     mli_json_shape(r->o, &b->meta);
     mli_jsonf(r->o, ",'flags':%ju,'pending':%ju", (uint64_t)b->meta.flags,
               (uint64_t)(b->pending != 0));
@@ -30008,7 +30616,7 @@ static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-bYo90vCILdgjD3E3g3+pHfgxVkJg9XS/Oyvmdm/aYSM='; script-src 'sh"
-    "a256-1J+LvSMXTZK2XaMLZBMxwYjsokcHePyBWvv9rPd2hTY=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-hTkZSlVOWP4kCSbteVYZvwcfgA952jFxFIc2yxFH1uM=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -30042,1239 +30650,1240 @@ static const char mli_html_tail[][506] = {
     "ontent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textConten"
     "t=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
-#define MLI_HTML_PACKED 39375 /* the bytes that mli_html_packed holds */
+#define MLI_HTML_PACKED 39422 /* the bytes that mli_html_packed holds */
 static const uint64_t mli_html_packed[] = {
-    0x78dab4bd7b7fdb36, 0xd236fcfcdd4f21ab, 0x592f19418a64c76e, 0x4299d69ba6e9f694,
-    0x439bb4e9aeaa3ba1, 0x25ca664d935a92f2, 0xa1b2befb3bd70c00, 0x82b29cf6eef37b36,
+    0x78dab4bd7b7fdb36, 0xd236fcfcdd4f21ab, 0x5d2f19418a64c76e, 0x4299d69ba6e9f694,
+    0x439bb4e9aeaa3ba1, 0x25ca664c935a92f2, 0xa1b2befb3bd70c00, 0x82b29cf6eef37b36,
     0x5b8b044110873963, 0x661014795eadbadd, 0x45b4888ba09526a7, 0x6755771615e7dee7,
-    0xf329fd8bd4e78383, 0xc11783137f884a59, 0x9c6e547a4cfffa54, 0x69b6d7df3b44a524,
-    0x3b6f56199cd0c381, 0xfa3c7e1c1fc611aa, 0x94f9bc6ad639880e, 0xe6874fd5e7513f3a,
-    0x3c19a04eb14ce366, 0x9dd994fe1da8cff7, 0x1fef3f79cc754e8b, 0x64d6ac133fa57ffb,
-    0xeaf3bdc3bd689feb, 0x44d3699c6d7c6d30, 0x3f98474fd4e75fcc, 0x4ef6e218b5e6499a,
-    0x6eabb377686aed71, 0xbd93a8d8566d30b5, 0xd5780eaea2226bd6, 0x8bf6f71fa3d67cfe,
-    0x74f6e4b1a973f7b3, 0xf393388a31c8277b, 0x83c18c0799e71b83, 0xdc9b7e113d3ea12f,
-    0xce67fda753d4c9ab, 0xb3cdd53b797a329d, 0xeea9cf0f0e0fa687, 0x5fa0d2459ee5416b,
-    0x99f045b988a6b16a, 0xb5df7edd7a49b76d, 0xd57a196769ae5acf, 0xf3acccd3a8a4675f,
-    0xc5bf47bf2c5b6fa3, 0xac3495ecabeb0080, 0xd3e32f2ab95e1449, 0x56ada6799a17dd72,
-    0x7a165fc4013fd655, 0xd1ade65394ac1fae, 0x4ef2eb6e99fc9164, 0xa7c1495ecce2a24b,
-    0x25ebb3ea225d95d3, 0x224f5382bbd98c1e, 0x77ab7c11ecf71e17, 0xf1c5b07b159f9c27,
-    0x55b78aaf2bbc1d77, 0xa3d9efcbb20a06fd, 0xfe3fd6ffdf453c4b, 0xa296b728e2795c94,
-    0xdd229e2da7f18c46, 0x5e2539ad4c9677e5, 0x519c4d637fe57eeb, 0x243e8b2e93bc08ca,
-    0x0beaf5d97a7d92cf, 0x6e569749999c2469, 0x52dd047c99c6c38b, 0xa8384db2a03f3c89,
-    0xa6e7a745becc66c1, 0x6554781a97fc218f, 0x55171152f8c3fc32, 0x2ee6697ed5bd2aa2,
-    0x457052c4d179f78a, 0x463c9ce704a183c7, 0x8beb4783de41abbc, 0x29abf8a2bb4c5437,
-    0x5a2cd2b82b05ea6d, 0x7c9ac7ad9fbf553f, 0xe5277995ab1f9293, 0xb88830205e2255d2,
-    0x9f6e1917c99c1bec, 0xd29793887eb3e505, 0x154e832a3a59a651, 0x81fb723d3e4b66b3,
-    0x389bac6649b948a3, 0x9b20cbb37827b958, 0xe445452fad2359aa, 0x20c908b2125ac379,
-    0x3e5d965d3df855be, 0xacd2248b83bdc575, 0x8bc02599b5649c82, 0x6d345479decde7f3,
-    0x32a6b12daed727cb, 0xaaca3355c6693cad, 0x54922d96d58a07ae, 0x3f316c7cf0de5915,
-    0x10418b8d0f835c98, 0x87dd229a25cb32a0, 0x091d6ad0097a7b04, 0x35adde2160e722c9,
-    0xba67314033d8e3fb, 0xe8ba7b95ccaa3301, 0x1ee9e86aba2c4aea, 0xcf2227a88e0b5d1a,
-    0x9c6111f520e466a5, 0x3fea2e37089caf5f, 0x196319006e6519cf, 0xc2aa58c693d59dc1,
-    0x317cb82d3446dbdd, 0x04a5f5e7840aab45, 0x5e260ccf65954ccf, 0x6f86408ffef00faa,
-    0x318baf83fda159da, 0x791a5f0f23c2c5ac, 0x9b10209501d6282e, 0x86a7048532237696,
-    0x805b2d9a0f6f4017, 0x6a1aa553efa07f79, 0xd5eab61ea3c4f7ff, 0x645d087569cc17db,
-    0x97677d36e015677c, 0x0d06bdfe81ccbee0, 0x514b3ede6ff58769, 0x5c51ffba2034e855,
-    0xb7d71fc417f4762b, 0x5a31becfe2692e90, 0xcf60bbfe7c7a9697, 0x71b6fa4b037e6c40,
-    0x40967c0bfe822a7f, 0x0296ba694cec8b27, 0xce7cb9455dcd5606, 0xbf03c1ad21f7d516,
-    0xc6699a2ccaa41c5e, 0x9d51a7787031751f, 0xb4c085c0276eb31a, 0x1435cc37ba2a03cf,
-    0xa2cb15461b0c9aab, 0x8d9162c16a9a731d, 0x44cb2a1f0a952336, 0xa6bf8766dcd9e026,
-    0x5b06fb1d681e6e9b, 0xf91a70f679edb68c, 0x4d37a811476e7a84, 0xe2f1ea2e503b0f99,
-    0x299c45339ab87e0b, 0x54a6415fd6175192, 0xadea597bf2b80149, 0x3c52d3b57e0b13d1,
-    0x428d7549584b7d5f, 0x996783de40c39c79, 0xd43155a431663952, 0xcb0004976c056ffd,
-    0x6a8f9621a91b725e, 0xeb0f9d56fbebb3bd, 0x063a302d62aaa989, 0xd3a0b7bf1d15ea91,
-    0x12d6e0b5f5d9bedb, 0x943b191b5c27ca6e, 0xae30c1eb5e9657f1, 0x9665769b7edaa48e,
-    0x8f19e47ba8a77af3, 0xe4744934ad35c375, 0x34adf8eaf32a59e0, 0xb75c5e503b37aa77,
-    0x9117b1ea9dc737a5, 0xea55799e962de20c, 0xa0fc77a9650fb285, 0x8c621e5d24e98d7e,
-    0x8a627f588faef774, 0x0f187241f4343a8d, 0xef925223576d61c0, 0x7a29187ff7379610,
-    0xaff9353c1f32bb78, 0xeacca48194fb26f4, 0xf3f86251ddac4ced, 0xbdcb3386c356df99,
-    0xc1fdc72eb5659c21, 0x8e8f32c62e265986, 0x5869a407eccfa2f2, 0x2cfe14a77b42d469,
-    0x0bff21c9a587deb6, 0x185d0ccfdedf6cf1, 0x1ea6dd3d24ae3d27, 0x2188789c03b77bd2,
-    0xe1bb90e32e11e084, 0xc4912b12be566952, 0x52797593c69ada38, 0x10f6c49d8ffed045,
-    0x87c15d74786c1b25, 0x5177d564ed1a1374, 0x939f5a699940b717, 0x838306a9dc4014f3,
-    0xc9de4934dbc6ec19, 0x729c6af96c6b3596, 0xd1fd66731b8476a3, 0xa548b0e14a867fd8,
-    0xef0b9410a8c785bb, 0x50d47f0341357dde, 0xfa6d8db44d46893f, 0x3266e645cc243189,
-    0xad7d978eac6b8c4f, 0x2e572effacc17b4f, 0x0884ad385b592ad4, 0x207407779776efe0,
-    0x1eaeefb4d62a2fa2, 0x34b59d3f49f3e9b9, 0x0b75bcf21badf4b7, 0x00ea7d0bcd64eccf,
-    0xe76620687bb88536, 0xac0d29a429bac38f, 0xef481eb6b6334ff7, 0xf5edea2cffd39ef5,
-    0x9b048b41fb8bedb8, 0xfa89cfb44eee7266, 0x82d56cf6e9a9d922, 0x6e411f4be6370489,
-    0x744b823e8b05a460, 0x55573149473c2542, 0x02373bcd32907cf3, 0x98a6329827059190,
-    0xe95992ce58da2135, 0x9c042991d6a55aab, 0x575e45d5f4cc7631, 0xc918be044664be65,
-    0x2e34c4c94d938a12, 0xa9bd2b0c1ad491f6, 0x7b67cb06cb7134ee, 0xfc3c9d9e79bd27fb,
-    0xad5effc981a63554, 0xddf7957ef4f8093d, 0x7ada788486cf1347, 0x948f4e88542dab78,
-    0xc8a4abfb9417d488, 0xf4071bfc49c492ed, 0x02b9342c6adb8a1b, 0x23d90e7c4017196e,
-    0xd05f57339abd8a5a, 0x596911f470633d44, 0xa0b233cd7c7c55d3, 0x856954cc565b7a91,
-    0xc577a4e84357237b, 0x5aafbd8b1368ae75, 0x1647f4dafd023d01, 0x408ceed73a4ce345,
-    0x82e1062b6182b345, 0x36d5e3b6b35fc429, 0x11cfcbb8294c3b44, 0xca99196683adfe9f,
-    0x29447ae4c484869b, 0xfa8123e3261911f2, 0x964cf6c04abb2256, 0x4a275b8943740780,
-    0xd4cdb7bb78b1df72, 0xa7dfbc1b5fdc0761, 0x7dad356abdad3fd4, 0xfa6e37be24942d85,
-    0x639ba188cabc4d70, 0x321fea2d0838568e, 0x8ede1034ee0861b4, 0xdc697c1a67048169,
-    0x729154ab3fffd2c6, 0xbc3a2dfce9a701e9, 0x9132f5efd1255147, 0x2b2bb6a656f437eb,
-    0x5b46bcfe7f4016ce, 0x989c396d16f122a6, 0xef42ffa44f920277, 0x8a29a045f206fb07,
-    0xb3f854b9f48ae080, 0x204e5505c9128ba8, 0xa05ab86f11fef966, 0xc2ee95cb6a79ccce,
-    0x2d495b5bd81963c3, 0x36acb4ef25a29c72, 0xf37f9d08af7ba745, 0x7cb3ba97149bc67b,
-    0xf3226e688adbb148, 0x5ebb9f4eba74432b, 0x37fa0bd0eaa9f395, 0x17a4916140bed1b7,
-    0x5d11e86f6bfefaeb, 0x3d52980c45352aa9, 0x880b9f16b3f72ddd, 0xd3c28b23a7cbe4ba,
-    0xa6531159fe4c8d6d, 0x0839ac93def34588, 0xc377a4574b1d0fff, 0x445dea4dcfa2e2af,
-    0x885b8fa5278fb54c, 0x400a052fc07e6bd0, 0x1af45d7afcc47cb1, 0xc14ef046c7798fde,
-    0x6a7d61db6a2d94fc, 0xf6a2eba45c7d72b6, 0x9f1cd46f39ec4f5e, 0x5fa479753fbbe271,
-    0x1144895d666159ca, 0xbe4cf0a76d6706ec, 0xeb0f19bc1adc056a, 0xa3cb3578c5da1d63,
-    0xa3939f14d1d69ad5, 0xff2fc53e5eb5834d, 0x994e7874c306a081, 0x9539814818f2b887,
-    0x112d3645397cb859, 0xa3691eb31c61e8b6, 0xdbe5e16f79ab2154, 0xdeb1f5310981cdcf,
-    0x6dabbfbda19a366c, 0xf6042df07ffdf534, 0xca2ea3724377a98d, 0xcec48597d3335a3d,
-    0x662c4476ba37436d, 0x809e167949f42d29, 0xd69fa7c4d44b367b, 0x69f8f9a27f79b645,
-    0xac1068c227eeb154, 0x494bdaa67f955467, 0x496dbdecdec86248, 0x9d96eef8565bf39a,
-    0x2d3b7f8ec27bf710, 0x130779adedb73606, 0x6cf027f918409f5b, 0xd0e505a9840d2269,
-    0x1140164e2409d633, 0x4c03bdab6d4ab77e, 0x76da7886bd3718db, 0x5d097d9e5cc7332b,
-    0x923fd6f29316a66a, 0x5d9810d0637d58ac, 0xe8b4c86c46d756f4, 0xad52d65fdd47ba67,
-    0x0b4408d627b6401e, 0xd75b201be6b4e11d, 0x73eba04f7f3eeff7, 0xfbfb3c7c12a89ba0,
-    0x7b9f118c0d80b58e, 0x8e1dda21fe748942, 0x5009b13f1acef222, 0x2b19c85a83796154,
-    0xd7270d6b83b124ca, 0xef6cf5c9ef39fab3, 0x6347e3a527302679, 0x7e8bf45b0bd246bc,
-    0xdf22a14f8971d332, 0x5045162dbc83fe3f, 0x08548ab8acee5578, 0xb6e8cef975bd35c0,
-    0xa3d6ad3b88bcdfaf, 0xf9c05fdfdbda545b, 0xf85b9fc6ea2ac2f6, 0x5d6d9e4aa3451907,
-    0xe6c2a148ebea4c55, 0x33c7c826d6b52f36, 0x8c9580fb6d724d75, 0xf627db5383e17d33,
-    0xb8610eaccd5fd4a8, 0x21f90ee5ac374736, 0xd8c0c66689db6bb3, 0xc9e87ec094d5233e,
-    0xa847bc7584860144, 0x7398480d0b6dffb6, 0x37787ad06e708ede, 0xbe58186194aa6ed0,
-    0x34bd2e1b8344e2ab, 0x302a8968e1ab934f, 0xb43968db0606cdd7, 0x67f15f797fbff13e,
-    0x0cbb2d2cf0c62a59, 0x45f0bee5d9b449fe, 0xe9b6887c8ab166e3, 0x8304b4d3467b8ffb,
-    0x5bec75eb0a86ec56, 0x55ac3ef129d098ba, 0xa6d999dd3e84752f, 0x5bdda113bdcad94f,
-    0xdadf730dc27f22d5, 0x2fb3649acf486a4a, 0x664990c079a2224c, 0x24fabf2cb7301336,
-    0xc86f6340447e8b0d, 0x25b2a9e6496d92e4, 0x7c555ffaf06510d5, 0xb0c503693d32ec00,
-    0xedf92de0484bc301, 0x3b56f09e4c8dd7fb, 0x359493eedb4bb28c, 0xbad764199a38b7f6,
-    0x84833771010c1872, 0xd1e929d11577679d, 0xa5272b85eeb99c88, 0x1adcbf63025ecfe2,
-    0x2a4ad2a60ec39640, 0xbd9bb4b9236f9c3c, 0xea656b113c9286bb, 0xe2ddf15a0cdd1049,
-    0x36f8a16cb8d21b2d, 0x6c4fb3582dfbaa42, 0x579e0e372d8e66b7, 0x599e3fb9efb9ec09,
-    0x1b65d1f6514419b3, 0x37d2dcb4bbd7e9e5, 0x40c467dec67126d1, 0x5ae9ef5af63fc178,
-    0x89e75abe2b4d0c36, 0xcdf69bfb304dec60, 0x73da2764f9fe9d29, 0x316b252e423cd934,
-    0xc38a2fb45f8834c7, 0xfc5eb60d1b9e2977, 0x1c1e403a98dda9bb, 0x5231537b8ba7da65,
-    0x45b45655154a4bb4, 0xe27f437c3d99c541, 0x7499273366795be8, 0x227f8b1fd83e311b,
-    0xed16c4575915b897, 0x1970dfd983c89952, 0x82d1f5c315cf85ec, 0xd218dfa5f89a1400,
-    0x3b59de3c2fe0b4c4, 0x55caa005e5e032f6, 0x57626ab3468a4469, 0x9d50691bb5d2a4c4,
-    0x7ddd7c81fb434b9d, 0x4617b111ed355acd, 0xe279b44cabbfe4c8, 0xd1834cf497f5c2a6,
-    0xb1766f53333c68ee, 0x01de11fbf12d58a0, 0x1c007cfcbf20cfdb, 0x8c2ebac94e9a0427,
-    0xf13c676704cb29fb, 0xfb51dbf14a110269, 0x7709b76c5c736b9b, 0xae1af5801ca2a877,
-    0x8db64a26db0c8bae, 0x63c8ff8225196725, 0x5a20c02949cf46f0, 0x787c306c2ef7faf3,
-    0x931818d0c4b67ae7, 0x78f3b148ff1bca10, 0x0bc75aa0b746fd5a, 0x433253b1a715c17b,
-    0xf6bb3fb98370771f, 0xdc287a7776c2d79f, 0x53c7cba5b5233421, 0xd33e5ddcab5398d7,
-    0xa3342aac598e6d8a, 0xae458d491d3b5fd8, 0x170c11de78c5a900, 0xbceb88d6ac29a6c6,
-    0x33ed4ea42b3659a1, 0x35a6890abdfe3f47, 0xdab7a495ccc2b6bc, 0xd26e4dd3a82cc336,
-    0x3b9fb4b58a717c74, 0xb677fcfe8c6483e9, 0x59949dc6b3a34754, 0x70344b2e4d75ac74,
-    0xfbf8e81115d15fdd, 0xeef1678d2f609e2e, 0x93f86ae31bffeb76, 0x66f165328da9abb3,
-    0xa88abac400c2f657, 0xba886a52c7f41d77, 0xf2b3a385691b9e2a, 0xede3d70be2a9518b,
-    0x686e8b30b69554b4, 0x84b020f65a3f6704, 0x0b043815c14652b6, 0xae305e369a95adb3,
-    0x3c9d0da92eca4f62, 0x5a6b9a455ee51658, 0x4ceb2a2a5b05f06e, 0x16c3045cc49f5534,
-    0x4f2d7ab7259d6d95, 0x11cc02656b59c6b3, 0xded1a305f5eb9e51, 0x7f76dfb079d1dd41,
-    0x7fcdd497e4bac599, 0x1eb853b27df0cf5a, 0xc4ead00fea30d183, 0x18bfe8e5c94d451c,
-    0x9be9058d72a8c728, 0xe3e579a04bcc01cd, 0xd2f3b39cc49256f4, 0x195a224c2de3982b,
-    0x66adf9324d5b4c65, 0x86ada8c004b331e4, 0x2a4acf55eb0590b3, 0xf5479e5fd03c648a,
-    0xe6af3ccbafa82369, 0xfa37e7e322a6b9bf, 0x7127e4a594c85cc8, 0x4d8ba94f955cc4db,
-    0x27e4076285327ad5, 0x8aa3e999592f7c83, 0x2023bf22f96b1aa5, 0x71aff58ea609edb4,
-    0x60fdc4bc54ba0004, 0x76f7f3277b832f86, 0x65f01941459cb608, 0xb0164946cdf18055,
-    0x6b5644a70466195d, 0x3a3373419de36684, 0x96362685ca69dacf, 0xa20581ebdf0619d3,
-    0x3d7792de99329926, 0x73dbcae734d27c71, 0x1fda7c0b815ed7a0, 0x31c41a44a8f74901,
-    0xe18d1e12c527f878, 0x568f8f06ac5a9d56, 0x44d2054dd0177b7b, 0x439e0f3bcecfee8c,
-    0x73a8e104afbc3d4b, 0xe65547ee0143ad79, 0x915f480f18ee7041, 0x70554e5b691c5dc6,
-    0xbc20177f73a2645c, 0xee34bd951299a4b7, 0x9f98986fe2b42617, 0x200434a87c1a3111,
-    0x01a1910e63405489, 0x5e6961b76916d0c3, 0x69ba2c017e4c73b8, 0xfb9fe9f915699220,
-    0x9080f2da549be531, 0x37d06b7d15a75584, 0xe6520bbd2d961781, 0x88695ca22de0a8c8,
-    0x24bdcfde92724fac, 0x8616255ea0716725, 0x05e5eface2df04b7, 0xe8b43187ef70afc1,
-    0x8c2eb7cf1fb3959a, 0x0601b4e6c0051118, 0xea69256691fd7d4c, 0x203963637db9402f,
-    0x2faeefeb1d883cba, 0x57e64b9283edea12, 0x26336901086b86d4, 0x6b3135d90e0b15b3,
-    0x854d301832956139, 0x1be584831625f4f2, 0x2a069de9f26229b6, 0xb9160c72dc21922a,
-    0x4effefd68b85b0c6, 0xac7c2925322d3fe0, 0x0365d5926adbe7e7, 0x0d5867ab5c9ed087,
-    0x989f486dee7416f3, 0x04cd6640d7a4fa9b, 0x9d24e46ef6f10714, 0xb44ac21f5918126e,
-    0xce4d8fb73cdadeef, 0xbfc97248a788ce9b, 0x80f4d294b19064ee, 0xb094e8c1a2c8891d,
-    0x13c9c3cd19d1a904, 0x33ca7b467f4b862a, 0x2b52372f9a90ac8b, 0xf8fbc2cf78c108a1,
-    0x5a52fd6f7d49cb42, 0x8d4f3d3365fc2d73, 0xf7b79a07ef6bce23, 0x17c824e252e03e5f,
-    0xd084b5f446a241b4, 0xbf377359b420aed3, 0x1cd05b5b2800f4fc, 0x2c9e9eb36148be6f,
-    0x5ffae427ef278867, 0x34fdb3264dd4453c, 0x507df3f7d6e784e8, 0x756371b840560697,
-    0x047209c45284e2fc, 0xe52f889feef19796, 0x167ffbe279d01ab4, 0xbe4fbe04451af4f7,
-    0x1eb7beecb5be61da, 0x2704b025ea0a4bd3, 0x8072b63e802cf55a, 0xaf726c1e9c429ae2,
-    0xce2ca25316963f9b, 0xc7d5945430216e99, 0xaea5d938530add8f, 0xffd3268119509c4c,
-    0xabf6d0f3fcf0182a, 0x36a1d0bbd0181c32, 0x123b15095857c179, 0xb61ece9799ccd122,
-    0xf3625f57aec26b2f, 0xee51951e5894df2b, 0xf38bd84bc2e3532f, 0x4189ef8fc0bbda01,
-    0xb389b62ac32cbe6a, 0xbd8c162a0ba95615, 0x86ccdbda23533ff8, 0x912e50d757396a94,
-    0xbdd3b8f212fff6b6, 0xec617f2751ab8c24, 0xf12051bc59a198b5, 0x05e3c9dad71587c9,
-    0xdcb3cdfa34739e74, 0x3401dd68f4d5cfbd, 0x8c5ef07bd452275c, 0xd0771744e4603edf,
-    0x78e744bf85c8adb8, 0xf4c755a75db627be, 0x998222d40d0d1734, 0xf41ef7c8ef512b2f,
-    0x48eaf5bc544d31b7, 0x853c184f27a1575f, 0xdfdef6fdcec24bfd, 0xb5af0a74247c1955,
-    0x673dc4f7f0ad9ac7, 0xa6b64ac3e3d4f7d7, 0xf2d1281cf77abdb2, 0x7719a5cbb8f4fc09,
-    0xa9b629ad2be63ee9, 0x618a767713b470dc, 0xc7a2149547535750, 0x47b8d92e3ff28745,
-    0x5c2d8b6c75721354, 0x0a569d20ea9529d1, 0x01afaf0e7c25dbfe, 0xbd34ce4eabb3eec1,
-    0x7a6d21e0b4010171, 0x4f3649151a2aa5a1, 0x4cdeced721438b8a, 0xc24c37a492b0ea65,
-    0xa3aa07117adc9f04, 0x83477d5584afc3e3, 0xd73d8902f4bcdfe9, 0x6deaebef9d34567d,
-    0xea08ad4e4c3daea2, 0xb467f9beafa6f465, 0x4b4668ce169ef75a, 0xfd5e03721ad34751,
-    0xfc3c0e8ff1574ffb, 0xefb47666e8e844f0, 0x9afb42dfbc8c5302, 0x269a58faae5d8885,
-    0xf75a2f6ab7f0a85f, 0xd4a3c99ae04d4f38, 0x779cd520023e6fa7, 0xeaa57959ddde4ef5,
-    0x70fddddd696f9995, 0x10b93df95cdf7c09, 0xb840427d74e3459d, 0x0137987a7d0285a1,
-    0xf47fc9c8f26d563d, 0x914a346dbe9a1b0c, 0xf23277c8e3d7bce8, 0x0a6353b3f0979226,
-    0x0cc89d11a0ab4b3d, 0x0fd4d59fbd26beea, 0x41fc4e9866906677, 0xf7d4fb9d91914aa4,
-    0x595f5185df9db9f7, 0xd51503e0653d4d29, 0xcdce254f0e63501a, 0x57add7617ff8fa88,
-    0xba3d7cdde91878f9, 0x3db45f1acd196967, 0x3432ba1dbfa6be07, 0xd1704917e1ef5407,
-    0x16df567f1405bfab, 0xab314a27ddf0cbd8, 0xabd46b7f0d109af6, 0x16cbf24c4f6a6226,
-    0xf5ca0cd5f6ec3575, 0x8a663568d427a0cd, 0x66e61db358c783dd, 0x5dee1d53abd1746c,
-    0x1e7407939e69dfae, 0xcf4d28009fcf83a5, 0x8aa322bd09a61aec, 0x15664d40c94ebd99,
-    0xca68f4916d1fad07, 0xab725d7e0cda34ad, 0xed8962c9e5bedeab, 0xb3e4f42c18a8083e,
-    0x2eea596800fdf5f1, 0x4d0f8f76773db908, 0x5fab9b5e5485bffb, 0x6b8790bd06219bfa,
-    0xcf3c02573d0e5f09, 0xd4faf0c76fbd0a0b, 0x6a80bbe0dfb37ccf, 0xbc5735717ad5d10b,
-    0x01f4d4a84ccba727, 0xe617424c23b9cbfc, 0xd19cd2d4da52427b, 0x26b61a0b5bbfecee,
-    0xfe223876673cba5c, 0x46f58b74596d364f, 0xd5a99bb7b72e3d30, 0x2bea8f6e9891d5d4,
-    0xeb862892aa546920, 0x32abc7c517f334a7, 0x19887b6c70e9c63d, 0x2ca9af06e04825af,
-    0xa1699ca85a65685f, 0xc278f9759a47d5e1, 0x63c1d7ec61ae91fa, 0x55f48ae87b78a397,
-    0x553ef02df5e2c6b7, 0xeda7a177a39ef920, 0xdf6074cfd40dbd0e, 0x6e56f618b634651e,
-    0x38ac45eaeb51bc0a, 0x75c5f1b389fa450f, 0x29c93c2caccc5ad6, 0x1db88b5b731aef95,
-    0xaed1f769c1c35f9a, 0xe8fa87e73d88a9af, 0xaf3bbaab5d5dfd91, 0x6e59dfdfded214f5,
-    0x699e862981e72b0d, 0x6742a4889e3e0745, 0x4fe30ebd244fc6cf, 0xe34997e8e9c3df09,
-    0x3b89ffed4444df34, 0x40241a92a6a13ba3, 0x3dd829683e044ed5, 0x329cea4911209e13,
-    0x104786ad800a4e2d, 0x439199bae93c03bc, 0x5e8633ddfc159664, 0x353f0efbbbbbf3a3,
-    0x6c7737f5e66a594f, 0xd2b37a92e69d01a6, 0xe7d9919dd81b95d1, 0x3dcd544a8b35f587,
-    0x4b5eb729b74f64fa, 0x666d9bb92144ba39, 0xa2e1edeeeafedd4c, 0x8ec20be268c39b7a,
-    0xa69f81b8450412ea, 0x553d901b42aa6704, 0xdeaf8ee7bbbb571e, 0x81d1745cf6f2393d,
-    0x98d49dabcb6484b3, 0x4ef84ccd8e2fe945, 0x74c6f48ce659cfef, 0x95e7c047055228e0,
-    0x416c48255ac438c9, 0x42e0892f625adc80, 0xfc2e617375dcbfbd, 0xddf91771b53138eb,
-    0x24d055c6154963a3, 0x073d497950012bdd, 0x578f07f40c9e4c54, 0xf317822bfb923f09,
-    0x1e30bad492e679e6, 0xe9d95991ba47cf88, 0x6e2bc8e541b50edf, 0x9134795979efd4e0,
-    0x090d398354e1e266, 0x1e5279974866380f, 0x8ff3eefc51c504e5, 0xa187e2bdbdeee031,
-    0x0d357cd79bc6695a, 0x864413de298c96d0, 0x34d14d3cca86df55, 0x5ea9de1154e73550,
-    0x10071ecebbddd671, 0x7f68966eb6054c57, 0xd24850ac9577a9ae, 0x04b19727119386ab,
-    0x8799a2ff3a73f0fd, 0x6d40ea88a1637a7b, 0x42ab3b7ed0637f33, 0x3598a8f14946e477,
-    0x4ef83699f825cfda, 0x5b6cc88597aaec9d, 0xc4a749f686d6d723, 0x48b8432d6e8e09d8,
-    0x4bfae894e68e119a, 0x3e18794489aed440, 0xe55d5c76ae20904a, 0xbb9ebfbecc681662,
-    0xcc8116acc26f69b6, 0x2aa2c810c2bc4d6a, 0x4c2b4c4a28845456, 0x56c4b64b2a00287e,
-    0xabed775e7ab21484, 0xb5c7a17401f0941e, 0xd10dd35c025b774c, 0x0f7a4976be31aeb2,
-    0x17155392ad23d396, 0xdaa755faa2eeb45a, 0xc6d4697975aafe20, 0xf1e4b1d2c3dd53fa,
-    0x3b5da24e7154928a, 0xf52ebe0682e8e27d, 0xbf6eb73b18f8b540, 0xc658b3c8afbc3d11,
-    0x7ca671920a2aa5f9, 0xe99e7ee7d163df77, 0xc165399c1f85f268, 0x38ef844b5f778d3d,
-    0xd95f7ab48a7a120e, 0xe9b374d7663791b6, 0x3f7c29f5b0a3abab, 0xa8bcd33b30dde71b,
-    0xbc2ceada4e1882cf, 0xedeebeac478e7532, 0xcf7db5b7b75190fb, 0x3557bcb45c11bdce,
-    0xc271f7a9ea3e9d38, 0x5244cea6971e4c3f, 0x9677460c0ab9e61f, 0x49f86a797142f264,
-    0xdecbf30be65e3b5e, 0x74247dbfbd8d8e75, 0xcfe9b29b8d93c9d1, 0x3e6951b80823e2e9,
-    0xf58af3eb4426384b, 0xcb831efc72e8b9b3, 0xfe0e76142a65eca0, 0xf595d7fa41f70bc2,
-    0x908ddbbebeed7e11, 0x006788952559fc2e, 0x27c9bb506527f587, 0xb1817647cfb92c65,
-    0x4e88d2ebf1e604a3, 0x20404456f206bd19, 0x9a59257e19ab0ba6, 0x010a24de004f420f,
-    0x1adcdf5988ee3b2d, 0x04f4952648860445, 0x4494892499524b40, 0x928791a2ff3a1104,
-    0x8759783c23123d1b, 0xbd942ff01ead4752, 0x7ad0fe6db9d71fec, 0xb7094d0b4b6766ea,
-    0x9208c1ac730956b1, 0x64393e229cc5af19, 0x133619a054163034, 0x96c4608da2409f2a,
-    0xc6b309c11ae99560, 0xed5430fe107bfa45, 0x7aa4f60ea1b279a8, 0xe64f7cd2cdd5b80d,
-    0x7b6b9b0aa7fe8424, 0xddf0f7d83363571e, 0x26a92b13e63f1ac4, 0xfbfef08f18e42514,
-    0x781e35662ac06a80, 0x472b62a65fc7c496, 0xdb41abdd599abecc, 0x7abfe7c4d4da4467,
-    0x7c7da970adfee539, 0xb0feba22be62178c, 0xcd1c1864b3d25543, 0xc95df1eecb0fe2b1,
-    0xaef8e627ed1645ec, 0x8fe66b628459be83, 0x12f1a29c12bd6e8f, 0x3c7c4eedf4fdc0ab,
-    0x767709a6def5d803, 0xd4f33bd5c3e6f0a1, 0xb54153fc3ebe190d, 0xfa70cda181a27b84,
-    0xbad480dad9a99c1e, 0x5e377ac84a39a35c, 0x65c428bcaac1afdc, 0xe08f34882c4cadf4,
-    0x380dcfbc76a2fd53, 0xda463d6ea547e5ee, 0xee37a53755faed71, 0x4a92d5744ddc95ea,
-    0x8b7b4a5badaae844, 0x5c094893cf8949b7, 0x91162799b2af445b, 0xb5d90f328d4ee2b4,
-    0x1d7cacf7058d515e, 0x738f7a4351c1c0fa, 0x60559154b1eeb530, 0xe76ccd12efb98dad,
-    0x3d791247bc0fd012, 0x7348ef23e968af4f, 0x7e2716d78bca3239, 0x05735f496f4937db,
-    0x1425946beed26129, 0x8a57288059ccc289, 0x86c7735acdc01412, 0x9bbcd08132a25dbe,
-    0xf3d52f104a56ece0, 0x1868f38f6574235a, 0xfe0700ef9470841e, 0x050c1b6c9fa34b45,
-    0x90135c6556c38c42, 0xbc4fd01e1ed374a7, 0x495b619568c2d9d6, 0x182cd7688624ce71,
-    0xa28a4938de191090, 0x4c1815686563a1d4, 0x62929b86c753d03f, 0x1a446aad1f2d6a6d,
-    0x965c4ad828b74d77, 0x6de20ab85ca64c05, 0xda0a76a691011e91, 0xe6794cba471944de,
-    0xe95139fa2af68810, 0xa46a1f40db6e2b2c, 0x1ff52f483bc41731, 0xf6e3fee863cb7bb0,
-    0xfa4adf938c41da2f, 0x212713898484630f, 0xf4eae0cbe7043370, 0x7816db29dd9cb689,
-    0x08d6cff7a8086658, 0x821fbd55adda5740, 0xf219c98b0e7ebc6c, 0xe0c7099b44a22931,
-    0x2f921cafa91317f9, 0x8c586b09e111b730, 0x5c41c93be147055b, 0xad8af018a6388970,
-    0x99f91a79466e5930, 0x3ea13bb659d228b8, 0xa57981c91202492d, 0x445ee19b55f9b6a2,
-    0x293af1caf139bd24, 0x1d202aa9a85e4f92, 0x05f8101e80c5c660, 0xd640e69a1b17183e,
-    0x294cecdc142e6027, 0x349f3536bcbd8343, 0x1f1e2dd54bf97642, 0xd87b7b3b9ef8355d,
-    0x3776309283b260e1, 0x55dad2452851f12d, 0xfdfac6a28739a1c2, 0xdccc22ad672e48a3,
-    0x2732285554bd2129, 0x2fc8a0161737183c, 0xc619551f20fc7d90, 0xc6b5a0429c564672,
-    0x5db1eefc9e6a5047, 0x6be9ff458ce5d3a3, 0xbf26012a2276ecdf, 0xded225f49958f1fa,
-    0xfa8aee61468a9d95, 0xffb6da54f1ab9b45, 0x4c13c65c3e0e79bb, 0x27c94edb23292030,
-    0xa485afebe876ea7a, 0x305e9852028b530b, 0x3d107a1efdd6e95f, 0x8ffbdda751773ee9,
-    0x3c78d4a351565ee6, 0x8fda6d9a366230b7, 0xb7edfe75bb5312a9, 0x7fcbed79834330ee,
-    0x8404a1dbdb8c9663, 0x9146b4649b0d111a, 0xd9150269c84779e7, 0xe3671f3b6950f02f,
-    0xba71b24cd2d98704, 0x0a1c0ce3a75e7e7b, 0x4ba21de09128dc22, 0x999e07ab73a2ce41,
-    0x9b97adad98469a7a, 0x6bc55f0ea8273bd1, 0xe8943addf1606c05, 0x6853ff837647ae81,
-    0xa741d46977b68c63, 0x112559450da6f538, 0x7a0fc7bffdf668c2, 0x03a0156b7bd8973d,
-    0xcff2abcc6f9b65bf, 0x2ac31854cabee405, 0xbfcd3ab78d29f065, 0x0e54558546886035,
-    0x024cc51823db13f5, 0x200b5702940135b9, 0x03c0818d93be6c2f, 0x7b02994a76e799b0,
-    0x13b9841114af18a3, 0x284329dc71083b0c, 0xb21ff77932ff423d, 0x678fe47a8be468b6,
-    0x3e88aa93d04a1df8, 0xeeedeb57da4a9bcc, 0x6f3c1665014f78cc, 0x243667408fb8ba22,
-    0xc43bb5773eef1c4c, 0xfd4d8210eb718e40, 0x86eef494e8ace94e, 0x4a84aa10c5dd6d64,
-    0x8a46523f21a415b6, 0x2cf47de14d356520, 0xda543febbb56f2c2, 0x58c97f068380c5dd,
-    0xbec3065863718fce, 0x633dc015c89ce9b1, 0x217353ab6c6d8ed7, 0x70ad9c3e4f3a4a6c,
-    0x1e29e283885d2099, 0x6e532d68e57e0a7d, 0xf70406ac0a7f6e40, 0x1978e217112860e1,
-    0xb3b1e8e3679f7dd4, 0x5b4b1f3d639ec5ec, 0x108f822aacc64ce8, 0x5296c6260d25e165,
-    0x69688d1ee1724188, 0x0774ad0425c568a8, 0x11adecf12fe1445b, 0x230e95e0173b5c5c,
-    0x6f162f4802894750, 0xabe9aa33206984d1, 0x982ad20fd10bf4e4, 0xe48664c4c080d479,
-    0x32c32e9822040bc6, 0xa4ebd03fd679f03b, 0x5170f728a9154619, 0x5c48e2c129724b68,
-    0x64fc908540096f95, 0xe5a83ba641f167a8, 0x97322b6ca55e1387, 0x232a1cb0a481ff4f,
-    0x4854b113c1f3ab61, 0x1e3a2411d41e7793, 0xd7b1b452473ef232, 0x9985dddd5c2ec012,
-    0x4c91a7cbc2abd25c, 0x22149fa4e73ca46e, 0xc90794691a085242, 0x64897bdc7591c2f2,
-    0xa66e7be2f48c9807, 0xa6e3361c1c1d5141, 0x6d1fc95504fb486e, 0xf568c2751aec389a,
-    0x843b7dfa1ecdedb8, 0x9cd06da736bce5b2, 0xb5e0d89699f11824, 0x2bc12836e95fad27,
-    0x94242457239e36dd, 0x7b8245eaa5cc78b9, 0xf683ba58afd31f95, 0x31cad94f7c5d41b0,
-    0x210a45c5a6ed72c4, 0xfca2d400a8b981d4, 0x12a88b05ea54890c, 0x04a771b0d35f07f1,
-    0x5a3d284dfb314b2c, 0x6578fc072698c412, 0xa302d25d46b34bf4, 0xb3ece9b78979108f,
-    0xcbc719f649e8c334, 0x85ac433ac0f12cbb, 0x4b10893833911279, 0x27d7146073033617,
-    0xc18c41aa08798213, 0x4d80c0431f94d8b9, 0xa5058139d62833b4, 0x7239b652926c9452,
-    0xbfb3d9b7504fbc65, 0x78bc6424837a86a7, 0xc4d4ba83611aa65a, 0x66aa2daa4d1b5c6b,
-    0x29c415ad26198936, 0xc47746692d4605a9, 0x5f84bc90855a62e4, 0xb0224bb73477b8bd,
-    0xf56c8d8f96d60030, 0x5accb9882f12949f, 0x48052237490fec4e, 0x242665a97ad214a5,
-    0x02d9b3d6b512d9a0, 0x933b5103ce7dec2b, 0x0bde77c272845d6e, 0xb9f3a1abf50c21e8,
-    0xd4962d548949bd2d, 0xb4b4a6f6ea3de79c, 0xe5e261e412540772, 0xdd71090dd592625b,
-    0x4868b4754cd1c698, 0x98ee445bc752e3d9, 0xdb3b7b388614e690, 0xd92d931b8b016b48,
-    0xda0309d490200b42, 0x92b0e82d177e2ab4, 0xa290dd8369588c32, 0xa654858b779b30e0,
-    0x2cba9f31f55912b3, 0xe39920454d28b8cc, 0xc1d225fbfff696da, 0xada1219141183112,
-    0xd992c165bdaed533, 0xd2b3b1c324220b63, 0x81c1c1021bf9984c, 0x234b6fca0191cf2b,
-    0x947b05cfbc541653, 0x8270306b958294bf, 0xb9b54e2c3c52f61b, 0xfe30b2fb6c49939b,
-    0xdeb3f8997622350b, 0x9fb85f361c87c53f, 0xcfcc04bb87c844fc, 0x0851de211dafb790,
-    0x0e6fae665b24282a, 0x9db0b381060651c7, 0xec76376471fd24c5, 0xb68016f8e778eae8,
-    0x047c2f70380dad24, 0xd798e4b9710d91d6, 0xd995ce2796f48117, 0xb9de17c8bd1426dd,
-    0xb921583495809999, 0xf222d9fbf64521a3, 0xfa34f55495607cf3, 0x23f2096d25f149e3,
-    0x430ba64512cd4ee8, 0x063150d4016787de, 0x8a51982a253b102b, 0xb3715d8b4233b814,
-    0x68cb062d6130d78b, 0x680bdbde32a3e938, 0xa536db24e4cf353b, 0x6bf166765bc0d956,
-    0xc61f03dcd8e1b7ca, 0xc61c5b7cc38d3d35, 0x18209d397dc580cb, 0xd392f3facadcaccc,
-    0xa6b2ddb27284ce57, 0x4661edfbea99af5e, 0x87c4ad48f93ba107, 0x826eab351e116bf8,
-    0x8518fab36ef88b72, 0x6441f59a69f56bc3, 0xc746af83a6d9e8b5, 0x5af1003f94a64150,
-    0x6982e85f5c88f6d7, 0x27d21c3d78a6a63d, 0x1671676a4e736e60, 0x7e1374127fe97d12,
-    0xfa48f0729678eefa, 0xbd9cd32dbb2a81b6, 0x37608164f053e79e, 0x95846ef36de6b566,
-    0x87cb1598813ad49b, 0xc2f766d8d8b362f9, 0xeeee5244418091d0, 0x9a694fc46d47087e,
-    0xb705470de4b2f604, 0xac1cdfa134328ba6, 0x98ff7eb00f0dd907, 0x161b2424a2f4a3b1,
-    0xb6dc217a79addc18, 0x302836c080107a27, 0x35cbbdbb9b8a7c49, 0x1faa48047c0405f4,
-    0xc12318c56b04296a, 0x59438b4c8220fa6e, 0x0dfc4999d477bc29, 0x5ac4259165ddf468,
-    0x0a1f27e8b0336974, 0xa9d8b04695a103f8, 0x06dd349fd06f6921, 0xcd7c9161d0765bb0,
-    0x8c40b23020a92e43, 0xb627d5ec95264dc0, 0xd0ea6a76da146a3a, 0xe6182970d8ad3f19,
-    0x323ccf68be2fb185, 0xe8ca0f452d3f38d3, 0x7f45d34feac6dec4, 0x8fc657935a82c65d,
-    0x9758cc25fd129ae4, 0x351fd120a4ea22aa, 0xdc9f00f4a2f11efd, 0xfa7f91cf60489acd,
-    0x38742162adce58cf, 0x1b0ff6f881e54365, 0x696d07cf32631e78, 0x9b8969e075a675ff,
-    0x77ae03e4b3b2e9fe, 0x262338da1b8d27c1, 0x73785e016e73a8ef, 0x106e7dedf5f89630,
-    0x733c3194bed7ebd9, 0x7aa44734483c9747, 0xe17164408ffea748, 0x41d31a8ae1dc4d52,
-    0xf521a3d9844352ae, 0xce90c642b176414a, 0x23425a8f07c63217, 0x6bcbdc836c9c8355,
-    0x9e22e120615546ad, 0x1760bb563bb18a91, 0x182bca925e8013a1, 0x72063c08087bb127,
-    0x00b701f3aaee17ef, 0x21957a34b97c61b5, 0xaef5089e20d1d9ac, 0xaf8e23e059adba86,
-    0xb24c84707e87842f, 0x52a7486b845a3698, 0x8cab09e9725751a9, 0x4bfaba04830f21a7,
-    0xa573025f8683e884, 0x745bbcdce517fc80, 0x6fa8ee34822740a6, 0x019c0a66f9f2a4a2,
-    0x022325a3bd38ced0, 0x1e5448ba85de6d64, 0x4cd9368d1b4322e5, 0x223bee0fb36eb726,
-    0x8b0696b3096f222e, 0x17241350073ad850, 0xa47e44e8146ee887, 0x6e3000dce1976eb9,
-    0x8fb8e70b2ae03ea2, 0x802ff002f5f0162f, 0xd0af92f720b345dc, 0x57a31dafb57121ec,
-    0x3ba8d5bb0e5d9c6e, 0xcc369b6abc4c37e7, 0xfb88c64db2653c34, 0x0d5914d305983efc,
-    0x0ad3cf69ceae8732, 0x5fda1d355289f844, 0xf0d110fc433a5204, 0xb0394af077d41d04,
-    0x8306918fd8e4cd8d, 0xf811f53657792794, 0x571d56f4a261f5d7, 0xf29ed34a79675c25,
-    0x2d02a9b05e6986c7, 0x9e64401f784ac8f8, 0xc270500fda1a95c5, 0xb2c1aaeeededea5e,
-    0x6b0f8e239893c2c5, 0x0c8e7e25d633e8af, 0x8762cae616c09d32, 0x6b0e29ad3924abcd,
-    0x21a5358708481349, 0xe65f3dc71887a83b, 0x392c2b8e223ef473, 0x01b59ce6381346cb,
-    0x2f03aab29ef40705, 0x408b92d142dbebb0, 0x2b5c396ec6b278e0, 0xf384d1fcf1aef401,
-    0x766c6eb75bcaaf55, 0x1be370afaffe1587, 0x8f9fd424f4cb0d0f, 0x627464046720fa7e,
-    0xccdf7f2485345b65, 0x68f1b6f2d598a07a, 0x123ee0d34a46e3de, 0xfe61a73778fcb054,
-    0xbdc1fec372128c7b, 0x4ff7bb7c4d257b54, 0xa2a9d247c9e5f860, 0x855e7e8da0686fdf,
-    0x5fb71eacf28d7b6c, 0x53edf783bd830398, 0xfe6c877fc8c4b043, 0xf012f74ef27a5b86,
-    0x4652e96d572895ba, 0x54bc36ecdeab27fb, 0x679a2a3cdcefe87b, 0xec1c3e27407c5679,
-    0x8454ff3878d8eb0f, 0x9e747bfdfdc3cd6e, 0x7b7ac4bdc78741ef, 0xc963bf53a2b3a6b0,
-    0xfff42040f64a94fd, 0x02ab0acb0dfec3fd, 0xc3fea377716320cf, 0x37661e5ee6ec4865,
-    0x5c9e49c0a6d222b6, 0xf6475a3bff6114c3, 0x370cf48d77481f79, 0x9546d9015c274ef2,
-    0xebb80cb7783ffd2b, 0x5e2b1816c756e384, 0x5550d06c44243a70, 0x8867324c084817f9,
-    0xc2f387b5737d22dd, 0xe8569aaea42189af, 0xd7747bed3fcc489c, 0x130af2301bea95a1,
-    0x8e8c8b8910bac457, 0xafc4772951a92a68, 0x10d82d2d3a83e390, 0xc6b481ce4b6a8ae9,
-    0x536d2f62870269fe, 0x6800416f79d41f49, 0xad4057367b6d4b86, 0x815cbe4b38434adf,
-    0xf238ecd79aa0272f, 0x8c9793baf79761da, 0x997613c61f1a41d3, 0xe989dd7ea4e82738,
-    0x6b91ce483dc74ad4, 0xf2cc65770621278a, 0xbb0348e34dc3999e, 0x0d3fd1482b7cbca0,
-    0xcfa7f479bbc51cf7, 0xe4b0947836dc8988, 0x0c9e54449b61b5f4, 0xd8be979fc74d372c,
-    0x6c07bd070c847bca, 0xd4e00e12f1362323, 0xa0f1a2e6c20908d5, 0x5d8ff4c476f7e05a,
-    0x4b23d8f71b8dbbc2, 0xc02bab5d28c84056, 0x02aa48485966b3dd, 0xdd1d7dc5169e1210,
-    0x799ae62751fa2c5d, 0x9c456132eaed1d04, 0x83868bd10f70a02b, 0x7d5dc6fd47e375f7,
-    0xba5e74bc4f020e4d, 0x2fbcac788a55fdc1, 0x84edc3ee7a49ba83, 0x8d063bf4de63b7d5,
-    0x0146bbefe3c31b5d, 0x3c847ff7f1de6352, 0xb820f2ca747f883d, 0xcd50a2ee13c2bfce,
-    0x636ef3d1de660303, 0xe3b5690dc4307256, 0xb49e3b31d12512a6, 0x61265e2e6024b6f3,
-    0x9a959b563483418e, 0xa752f9288a7dde37, 0x56b9d08bde75a77a, 0xa409c14329c15a1a,
-    0xf92f630c1201f6fa, 0x28042f3aa2ab8eac, 0xb82f1b18babbaf62, 0x58812c7d8ffd2304,
-    0x428d92d8f5642286, 0x177c7cb07a09bb10, 0x1c08ee3c2502e798, 0x8bcaa609beaac6b1,
-    0xf1f39b300563e266, 0x158a9c04380534e0, 0xf0aaf4c6f3873591, 0x77400daca9026b1a,
-    0x6a2c1f97ea15682d, 0x3df0e1e42441c170, 0x7c80ecb53b18f153, 0x1631111b2981aa6d,
-    0xd4147edb565e4254, 0xb0dd690709d115f8, 0x36ec0df6da50163b, 0xaff4103129890f0f,
-    0x01699518fa3eef9a, 0x7007dacec7daa779, 0x16d3cb24f0b4a53a, 0x88acd388f35a92b5,
-    0x30bad62c29c4c7a2, 0x6ccb50788148358a, 0xd3326ed96176bc08, 0x5bd96dd5229d2d21,
-    0x5d3926bdd5a94f23, 0x12579eb6ba36a58f, 0x32d3986208814ec8, 0x4058c9bddb1d7af9,
-    0x4a07e6227a3d739b, 0xa9c1cb4c423adfdd, 0xad84f81ad5d11d58, 0x52a18a190f5dca7b,
-    0x2c2f3b3545c86f6f, 0x1dda572e78e957b1, 0x0606c02b11b6890a, 0x58c0725a2665329b,
-    0x21ff2e5bd1dbaafd, 0xdbf5978356bbd370, 0xcee3cbf2bf449675, 0x63be5e642df55556,
-    0x10ac7434976d9f1f, 0xb44d557a2977cc30, 0xd6ef8141d810f6b0, 0x826b9baa1dc3d8f5,
-    0xa396628550cb540b, 0x97cd21b25ceba26b, 0x764c33eb0096ff50, 0x633fe18d463738ed,
-    0xc5ea0fec8829fdd0, 0x575e260cab3be86b, 0x0732a2deaa64cfbd, 0x8f70f042d15ab538,
-    0x20803dbef8ebeba0, 0xf591a805f4460e67, 0xdbeed2e78c5a633c, 0xf731acacd4e5c816,
-    0x111547c388b40592, 0xd14a1b9015d5b300, 0x72058a393af3da27, 0xf0694baa340e22dd,
-    0x45f9f5835f3db962, 0xa1669560ba2340b8, 0x389769bfbed5a2e0, 0xa890b79c270c5b6b,
-    0xfe7aa3410926d17a, 0xefe1c8c81103d57d, 0x8c5dfae1375e2c9b, 0x5a1ce5a73566eae2,
-    0x4edee3f40644bba8, 0xf3b7b7e8720e5b87, 0xb11968af2c53ce54, 0xa5bf77d80e32aaef,
-    0x33dfe15d29493f63, 0xfb70b4b7c50332df, 0xa0a41b94735811e8, 0x544572e12186f287,
-    0xfc2a2e9e47dc4a2c, 0x6c9226d3183edc57, 0x1ba18a604d89d552, 0x3d895d64e796442b,
-    0x3bcdb6ebe1036502, 0xc7c331335616ad0d, 0xf5373712ab91db0b, 0xf842c88e103ae18f,
-    0x48ef9fcd884c06b1, 0x234a806a7ae609b4, 0x4de9aa2b3c81908e, 0xda3a285d087b4904,
-    0x451344924490a0a6, 0x876c4acf25835588, 0x7ec82758eb2144f8, 0xde734b549b1db9da,
-    0x3ee101b81ea9eb8a, 0x2e8826e68f446563, 0x45255a7f0c3e2219, 0x14c606afbac61c1b,
-    0xfb035565e3668b3d, 0x819f3f589d12057e, 0xdcf7d77cff151cf0, 0x9a8bfe7bd6746768,
-    0x71342d3bbc7e05da, 0x4c9d6739b63f0920, 0x6194628dac2bfdbc, 0x4015f840d01fa96a,
-    0xaf7aec25fa9a4893, 0xdff1ea57e0e1d916, 0x757f5277e44dd684, 0x3ebdbac4c1ad534f,
-    0xbdc22bce019baf61, 0x20a0a5648fb57aef, 0x0076965aaab721b2, 0x40777f1871f84fae,
-    0x3130aae3ab38fc98, 0x975edb9b4df48cb5, 0xe60139c54afda34b, 0x8f12ed04a0e992da,
-    0x816e081b2e730c4e, 0x3ee8b3f8c897e18e, 0x7eaafe0b6e802bb7, 0xb1afb24d2434545d,
-    0xcb74e656f3d5515d, 0x225b5820f03001b0, 0x0587b85955a4dfc7, 0x37b7b715f1ae2ad2,
-    0x97510a9f639ff9c6, 0xa3ffe155b16e6cb5, 0xe9aa1cfd9ef1f6bf, 0x7c2ae01f181b98ef,
-    0xe4705116d1815ac9, 0xd8051a3966da7e09, 0xcc461512b8b96a89, 0xaa24a6bb75fb6d92,
-    0x0c1dbf69dfe15f3c, 0x106e618306f98a58, 0x0998792d3ce866b5, 0x33014e3d6562fc95,
-    0xa4536bec5a7ccbba, 0x30c84515ee0c2cdf, 0xc8ac911502af26ed, 0xa771f5255034c94e,
-    0x9fa748f7c922be91, 0x09c6596fcaa5bf76, 0x7389d43005ffeec2, 0xc2b098ac1da7dbbf,
-    0xe3381df7f8a2d36e, 0x2402aad3f7e8a451, 0x48b8f8c994506da5, 0xd373cee02c84a1c2,
-    0xc4a9cbdedd2c2073, 0xb42ff26519b7d7a6, 0x2a7cae0377562ac1, 0x7ad61f80048092a1,
-    0x9d2ace0d68bca6f3, 0x515bb7d2662fcb11, 0x0b0afa252571038a, 0x85889ce839dca088,
-    0xcadb2f8b673498ad, 0x7ea26856a7e78dce, 0x347aa15c85164c70, 0x28b0499f2220dc41,
-    0x140ae15e22656bb8, 0x6999796044a32e9d, 0xa4cb222889456b15, 0xe54519eef56bf5e2,
-    0x65b5613f013836fc, 0x4274199bd6bd159f, 0xe8e354c33d7bf6a0, 0x6458ed84ba8ddddd,
-    0xb7250bc75aa2545a, 0x03b150f902862605, 0x966d6c0e2f6a9faa, 0x9f626f3c6e7fad3b,
-    0x49a00386039fd663, 0x3dc32ba428822802, 0x69fd8d88906e25b1, 0x31863aaa0532b12e,
-    0x532b3e9658bff996, 0x65eb36ef13e93721, 0x63ab1567da31b5de, 0xc1feb7518d6d821b,
-    0xf5dee286ea95f25b, 0xd77be46de0b9953c, 0xf1da73ad3eb5b1f1, 0x11cff845cd88736d,
-    0xcb14d2b7aa883df2, 0xc748f133bb466625, 0xa963b08b047a4cf9, 0x3c305cd375e8fa63,
-    0x83fc8e1d15f284c3, 0x3c64f3a8bdbb6bdd, 0x99444f6e2899804a, 0xbdb026165a8044bc,
-    0x526b3f8586bfa62a, 0xc268f4b39720f7c3, 0xc24b8d3b6560db12, 0x343cdfe2c251efe3,
-    0xf0bc68cb7ffbbe34, 0x755a70b189ea1452, 0x6cc5093bf1582d31, 0x20a23a6b9d16f195,
-    0x6a1196c444558a28, 0x3befc135d87c21a9, 0x83003fbe37c99a38, 0x9b964e46c55180b0,
-    0x4ed539e114a76d02, 0x11d7118317f9051f, 0x095ee54475c517f3, 0xa587133648e2b9b7,
-    0x511c1a8d7c5054a4, 0xab8b60f4d2ab5d5c, 0x64db9cda71e650d6, 0xc34c10383ffac0e2,
-    0xd153c95327add377, 0x6e5a57485ab5b5b7, 0x9271053999960b10, 0x624e5f6893159a51,
-    0x477ac834678860ca, 0xd00928f503337f1f, 0xdf323871869832ba, 0x58a471099b35aa8d,
-    0x48efc1f778e6a04f, 0x4ab1df6963b1382b, 0x13dd82caae039d78, 0xaccefc65d4dbf263,
-    0xc7cbefeaafa38fca, 0x84e3701aaca8d554, 0x63cd546e556173ab, 0xc26285da343612cc,
-    0xb975c0deee6e712c, 0xfb507696d9985374, 0x7323cceac60b916b, 0x476d67556938ecf7,
-    0xbd6e9d1127681977, 0x395a413d7f79d168, 0xf77b4fa43f1306ac, 0xbddea965cc029e20,
-    0x390eea71060d6471, 0x3341216d3ebd5012, 0x7f99179015ce7c6a, 0xbaac36bf4445ce17,
-    0xa6f932e5a43bad93, 0x9830e98a25fa8fbe, 0x72cde9b03cd7adbc, 0xce52443afd2b5e23,
-    0x6da65e7548310161, 0xa464836c39d9208d, 0x95c4249144e365ad, 0x1ed754ebcb2deee7,
-    0x2b2c46502af4a50c, 0x2afe0d2a10270d03, 0x41767bdb574de171, 0x2e3970d9f719e247,
-    0x508edcec982d63ba, 0xd1d94b69b5dcdc99, 0xeb616eac6aa1e7fa, 0x1fe5f711502dd70b,
-    0xf1da21d1f486611c, 0x38ba266101c988b8, 0xa5e719fbf86a8923, 0xfc56df722c0c6171,
-    0x9ef22549580d19aa, 0x8de8514c66d3dc04, 0x6d9cd5347e95d365, 0xb76b158fca16120a,
-    0x054f141d2405d28c, 0x4b49030b498ef3ab, 0xb3a452f4f2454c10, 0xf30d116e921648ac,
-    0x5923a04a27496fab, 0x8fcf68a15b9ca09a, 0xf15492961118bc28, 0xd7b4a009bc5a11e7,
-    0x8503d8d132c96441, 0xbb8ca3624a03629e, 0x2cfc019c4b0a9b83, 0x94526eb9ddc9456c,
-    0xdc50d0b96dee2ce9, 0xf8b94a65830f9e24, 0xd3b06285e6263cfe, 0xd5bba11502f3adf2,
-    0x9f170bf37207a536, 0x1b851842643dc31b, 0x75e5b187d432aca4, 0x191d754e4d6d6b67,
-    0xb31143919f9976e6, 0xe1ca885541fb5b7d, 0xd5562c53b5bf61fe, 0x75827840f6e55dab,
-    0x59e8fa1eccfd7a24, 0x488ed0e86aee0a69, 0x4d4f8a1520cdc86b, 0x6a456f063b7501dd,
-    0xa267ba83975829e4, 0x919754c61c2d3773, 0x2cec546d75698c2d, 0x16ea776aa8571b3d,
-    0xde08d79f8d9f4db0, 0x45fcacaa8ae46459, 0x41d9714eab6f2b1d, 0x87b3d3ec210c3da6,
-    0x202ac7766627b7b7, 0x5e3dcd7d5fbd858f, 0x3dea295b0c252ddf, 0x50bdaacd7e4dff62,
-    0xbf6e04c7edc8d1b1, 0xe5dd9c047fa5a967, 0xdc8eee243573d333, 0xd9b3c31d67accf26,
-    0x0a6949aa94c0d1d6, 0x187d7c27290311ec, 0x459c048922616fac, 0xa8fa5a73498e39b5,
-    0x1db542364c28b092, 0x106ebc03aee49b0a, 0x68038354d430f5e4, 0x5ba4d8e3fee80ff8,
-    0xc2c43e88a949e4a6, 0x0968af1d7c7ca5bb, 0x56af9aee62efa3da, 0x425b6c4a8fcd5054,
-    0xa18848622fc457de, 0x4530834b999ab09f, 0xab152d3c4b5f261c, 0x54078972f67fbedb,
-    0x00f7a9bfa57049a8, 0xa1524d560d65364d, 0x49be654bbd69d2d8, 0xf5687d45ba306948,
-    0x2443bd80c6fe0398, 0x7516179ede59e1a1, 0xb4198bed400d2471, 0x2419578068cd171e,
-    0x67613088f8f5861c, 0x7fe2c17bd7c47311, 0x619925d3aae460a0, 0x1e67ad96b8a02cfc,
-    0x91dd422421dd295d, 0x23311689f34978bc, 0xc39b80d8d6cd6675, 0xd2a84420011eb141,
-    0xfd8cd35dd58ff2a0, 0xbe3ea57ee84fd810, 0xc3da071c711588be, 0xbd6338b58e3d087f,
-    0x609b910df0974c6f, 0x8935ac8685581a93, 0xa0100fce8d84483f, 0x6dcccdb3d21bc713,
-    0x716a289b51a8d64a, 0x92852c63948803ba, 0x338b1273ccea9c99, 0x0096e57cde4f3543,
-    0xfbc6839544839b76, 0x69119ac38b9531ee, 0xf8b273d1d7caf859, 0xacbdf582b1a5a0ed,
-    0xdaed518707da1bc7, 0xabb13d912898b1ce, 0x58fb575f538e9be1, 0x045e81d402a7e375,
-    0x43106d5422aad7fe, 0xd213f127c43725e9, 0xf1a73e6abe248ef3, 0x13258a02bd6bb2b2,
-    0x6ffde086cf2cbd07, 0x5f747a4bb2bb5a1d, 0xbc6dbf50692998be, 0xb1563f94213aac43,
-    0x93d41b921289396b, 0xc3617e15e8583301, 0x981a9bdebb103326, 0x3173128ea9606222,
-    0x9edfb3eb2dec8b08, 0xb1278c9264ade04a, 0x21c715d8a0cfff71, 0x434509afc4a75e8b,
-    0xe43642db784d5ef3, 0xb6202bc1f5a76c1c, 0xb5ef8647ecee22f8, 0x016868422a7debf0,
-    0x9feed4eed6695070, 0x341037d1c65ba9cf, 0x766db890dede66f2, 0x187ca30def5eea19,
-    0x1187f7a42379a584, 0xc3faa3ac63e2872c, 0xb604a90dc522d561, 0x7447c06083550d8a,
-    0x3528f3aa4d9c81c4, 0xe3626207ebade82e, 0x70c217370220b832, 0x49906bec8dc41a67,
-    0xbec316bb896da6b1, 0x649ca30521cd6cf9, 0x8e8f74d696decb67, 0xbf7e78fbeceb171f,
-    0xbe7df5eec5bf5efc, 0x44cffe31a0d1f747, 0x71f02a7aa5de6f34, 0x6463a8651ba67631,
-    0x2ab778e02998ae59, 0x2484e79894894311, 0x178a3be0f87dc5db, 0x5a893af122177e92,
-    0xd9c4d906e4b4686c, 0x2f29b53bab7e1fdb, 0x5ef13821f9c7ccbe, 0xf6d8b0ce47a8a804,
-    0x186cea0befbd971a, 0x1862a7ecfbc07319, 0xa2661d713d0f9704, 0x21e368820e7d5787,
-    0xf0937ce7dcc1b5f0, 0x3d5169c010ddf0a5, 0xa5f3beb55363bf69, 0xeac318cfd9bad4ca,
-    0x846df2f74a13eb69, 0x9343ccb4fbe1d41f, 0xcea44f25b781080d, 0x5bc0e1017553cb0c,
-    0x36b019424519e583, 0xe51a0ede754464a4, 0xecab1c49e0379ebd, 0x921db1cd2aba55bd,
-    0x414d13cc4345d483, 0xe3452c0b64ddba80, 0xe7d11d3c77b6ec52, 0x097e890cbee71e80,
-    0x22d5bc386d86e3a4, 0x261ca76e522743b8, 0xf31e11a6f179bdde, 0x704b77d3094566b2,
-    0x1233efc51a711195, 0xbff1b5c23a45d64f, 0xc653b59c709018b7, 0x41c098c0273c3533,
-    0xe423e7ab0e1a4b7b, 0xbc02a38f9e7ed862, 0x9093ac289984cf71, 0x0fc43a12add9bed5,
-    0x9ae617382e7ae67f, 0x0cb6bd898a8a4d38, 0x489011e91692d9e6, 0xcbfe86b3b6a64c65,
-    0xa556c0aa20d69a7f, 0x09cf7ae3295f85f2, 0x705cc7be38068235, 0x810708c4ce7bafce,
-    0x9540d0b24398a113, 0x0ab057bff75e1ca7, 0x0caed90d5da1a6ea, 0x6bebc144b2dc2b90,
-    0x12b843708687fab5, 0x9ad87c7f2712b0d1, 0x3e319c467fb82ce2, 0xa059559bcf23b8c5,
-    0x8ec639360976aad1, 0x464686de4346ff20, 0xb374f94b1286617a, 0xab695207b97d9c81,
-    0x6ee64ec86f6f7f28, 0x1d0b4db4c542f31e, 0xce203ad824e23b16, 0x369390c678a2399f,
-    0xcfaf58eb2ecb9d1c, 0x45387acf6e9fe03d, 0x5c0a4ed21e696a5d, 0xf538a1f88e25fe62,
-    0x384ea8e20fc4a0a2, 0x1d1301f66095ac5b, 0x6340d1e4639004b9, 0x0eecbabde536a573,
-    0xed512e9f60a1366a, 0xc47e7dc4abc84a4d, 0xaa14f6a71fac626b, 0xe2a1def4e4a8ceba,
-    0x8606ad6fb23aec98, 0xad773af6d8aee903, 0x767e860e5139d94b, 0x14fccaeb8cc575dc,
-    0x043b6b98c5f96db9, 0x3778da6fb5ef8179, 0xe2c6a592fde3ac6e, 0x81f4710b04083971,
-    0xdd4f5a4774a3c3e0, 0x74f0ae3a2992781e, 0xe41dcfa46d393e18, 0xd94f1b1f0cf01013,
-    0x706deb110bce5837, 0x9407aac4e8a2942a, 0xb014cdbdd1cfa024, 0xf9ea77463371b64d,
-    0x4ac9358ae4363a08, 0x51e8e548dfcb6de0, 0x3cd7418aeaa7cacd, 0xefa8e1e577e05b10,
-    0x8fcfe27135192379, 0xc09b7bbe66e8ac64, 0xcd211d3346ae17f7, 0x89b87daaafb8014e,
-    0xe6727bbbd23bf392, 0x4c46c846d1ec8886, 0x953782f919b6db8e, 0xfb41b3033fc90ebb,
-    0xaf7e16c021546ebe, 0xfd4de67d8506e841, 0x705d57ff9753dd93, 0xfd209af02abe082a,
-    0xbd82a5cd966023e3, 0x0726cbf89dc40a6c, 0xf60efa6eb0ea7f1d, 0x5755231f43d68b26,
-    0x21cf29617334de9f, 0xa82284d6278ef22a, 0x0dc78513140759ab, 0xd81e0df79d3fac57,
-    0x8b68694a6b44b2c6, 0x094b9e7a79254d87, 0x156e74f8a7baa9d9, 0xef3392ba8477dfde,
-    0xfe2b931ad8bf1569, 0xe199af9e396c3f53, 0x5735177fa57e4133, 0xcf742aed6c32fe65,
-    0xd2095f115446e301, 0xac4be6497f42f7a1, 0xb91bf01da7c14500, 0x56b3de5ea3de9eae,
-    0xf7cc84b63891e937, 0x1c8dbe194bf9337c, 0x122a6c1f5b67eb08, 0x5ba973521bb1f17b,
-    0x19562ef1aac36583, 0xb9ba0aeb94e7fb42, 0x409e11b48fbef32e, 0xc7cf267ec05db909,
-    0xe90dc14af8d37e5d, 0x49c8ad1805fce10d, 0xadc3951ddfcc46bf, 0x4dbd99321d19a023,
-    0xf31ec318adc5bc19, 0x62cf3dd29914a8b5, 0xcada07dbe2272291, 0xc2a64e884c70ce9a,
-    0x3c53afb026e9f8d5, 0xa41b3eb3fbd6cbd0, 0x4188ddddafe0182d, 0xf1fb4bf4ada90aaa,
-    0x4fdf8ebff3968de8, 0x428028ca1a61833e, 0x92783148228c2f35, 0x617c5392c0f06f8c,
-    0x27fc26606084e798, 0xdf89c315bffb4bb1, 0x3bbe899a01e62acf, 0x44e1e0ae194e5d5a,
-    0x3b4a23f06e33a6a5, 0xc16c24bea494cccb, 0x42a26939f6386e86, 0x91e27f72f98594bf,
-    0x6ff58ca1111f9389, 0x890fc3a6c5889b0b, 0x48b2c86c82c0443f, 0xde57fab48050ff8a,
-    0x2664dcf4f94692bf, 0x4d3b91469074325e, 0x72b49dc10e1d01a6, 0x48e959dbd3011e30,
-    0x3506e78db572a6d2, 0xda2fbcc6b56ad28d, 0x6b3cacb013646a59, 0xc7e154d34eec0d4d,
-    0xa55de93f86cf8152, 0x0672892c0ed4de44, 0xd856151e5f70f826, 0x84be9a3cfef289bc,
-    0x0dcf6176521507f0, 0x23593e5b22561233, 0x75620e00f0d76c97, 0xb0c59529b6a18b3b,
-    0x85c87684aa70afa5, 0x2b114da4f11a6dc4, 0x4a46f43a236a0d9d, 0x3087f2ec2b8241c9,
-    0xdb6e01a47982c214, 0x1922ba5339958216, 0x5c8fda18df74c2bf, 0xdbdb0ba4399afa5d,
-    0x1c8881b013849569, 0xffc6a342bc2c24c2, 0xcdacda7b9eddf7cc, 0x436bd5f714265030,
-    0x800f91ebbaff6ba6, 0x2728e6f9a8d6ee9c, 0xf2488d63fb1ca771, 0x8060d56df2965069,
-    0xf2068ad443d5de23, 0x745c4256393dc258, 0x62f84d9a0a3170ea, 0xf59d110345ba4fc1,
-    0x372eba0c8f2f2de4, 0xcf77772f4d283431, 0xbed964fc78e2dfc9, 0xa090f94dbe3e6fda,
-    0x116f6f73bbdd3a17, 0xc759b844ce33ddcf, 0xf5c72d2dd605ac3a, 0xb9fb2b67b1ef7bb3,
-    0xa690212ddd952fb8, 0x1c4908b6f782443f, 0x6ab2f5cf072b195d, 0x7fb2fe6753c9dad6,
-    0x37cba0aef5506dc8, 0xaf011f49d470d901, 0x4fbfba9bd6011913, 0x2c6acebadf51339b,
-    0x9e1ffe71df7a8bbb, 0x3daecf4c2c5bb35c, 0x9c18acb7021fb987, 0x863efaeb48efc2d2,
-    0xca45daa3a56e50ce, 0xc702f8b466c97c1e, 0x1701e6c0bcb2fe27, 0x7c39aea4a8d24581,
-    0xd5672f08f1f844bc, 0xc21cdf34faa82515, 0x569d1d506488c50c, 0x6d31220ea7bbbbe0,
-    0x61d4c165b36718ea, 0xc60151ba9b25f7f3, 0xd49bba7d3cf596dc, 0x3f3eaa527468f632,
-    0xe053c962ead78c5b, 0xfc887cb6031fe9e1, 0xf7a0d0a6de7e3d23, 0x6d82044213a58fa3,
-    0xa3a1014db0b9aca3, 0x2ceae19b31b79951, 0x16c8a652b84b25b9, 0xd0d77c8e597cc5a7,
-    0xc74559cbfac9cb12, 0x5e157976daba8a6e, 0x5aec8631da06660b, 0x0b166c616659e33e,
-    0xb058f0c95eec1c41, 0x93727203af16cede, 0x0d8f8c2dcdac3f09, 0xd7dfd975d3e228eb,
-    0x9d7ef7dafbdda0da, 0x3658bfd2f500deb3, 0x7b3aca0d8a8d63b6, 0x362771691f0debd8,
-    0x21475b5153706c02, 0x6ba1f54060cc47bb, 0x4f961b41e03f19fc, 0x056bd983ee85fd34,
-    0x7dbd92f0f884c836, 0x27b2d08e22c4cd23, 0xd7e04d55484d4964, 0x74bc6b22cfcc6148,
-    0x857e685d456af3e4, 0x868f7aa3034588dc, 0x2e385a48d2919aef, 0x0fedc7aca8694b8e,
-    0xc2beeba39238e44a, 0xde160f26a486c836, 0xc9952a8eb7bffc60, 0x55accdeb7f7dc2d5,
-    0x9d61533f311839e8, 0x63b0f553e51def27, 0xc7e7091079eed56d, 0xf8fe271d9dfc75ce,
-    0x1b640c4f2066f517, 0xf56718d96b78cfd7, 0x2db11a0a8160177b, 0xd7c75c4c86c632f8,
-    0x219905c59aed8ef0, 0xccb4364cff8e5912, 0x426dfdf83df5df2e, 0x9cb143c254883bd3,
-    0x325528dc093aa597, 0xd6e62043d73a1818, 0xc2c5a14f8ee58f49, 0xa1592d872719c8d3,
-    0x4247c2da7923496e, 0x83ea2a4203a41935, 0xc7ed21b9f739bba9, 0xcf683ddbf4d36a77,
-    0xf856a1da19cd24ea, 0xd02342a976c72da3, 0x0aef2bcd28108240, 0xf776dfb0445ed53d,
-    0x7eef657cf1435ecc, 0xf8e53bcfef58e0ec, 0x784c6a5e4e315c3a, 0x8142926578adbe95,
-    0x8453b10eb96bf349, 0x04a4c1fdbb3ee7c2, 0x6428fe9eb3c972c8, 0x45fca8aab703da5d,
-    0x847349989e6eb796, 0xc87edc94c86a42f2, 0x420c5a1989549668, 0xe4e1f1779e767725,
-    0x3dda6f66654ecd51, 0xd56dd928fa41729f, 0xbe914dbf67f5769f, 0xa80992906fe5e820,
-    0xc8d681b32cba5133, 0xd9b3ece7576d783a, 0xe36ad6563839a018, 0x9954f141317a0dc9,
-    0xf55b095b6c995845, 0xecf15f708c1f2c7e, 0xd1e8a51739f9e5b5, 0xa96bafd556099bbd,
-    0x5f2294c63ec61e1a, 0xc17331fa77464de3, 0x4510c15a617981fc, 0xae7f6977f38f32bc,
-    0x2bf8622ab522307e, 0x518dcbc9c4ef7e67, 0x340653a2e6958d35, 0x452cae5157eac010,
-    0xd259fe28b5a5c855, 0x5ae27cfbca6e6e7c, 0xe6601579137fecaa, 0xbe87fe88cd4391e4,
-    0x81dcf52d6ca8ce2d, 0x637e32e352fa1dd9, 0x3e531bcb0552a47f, 0xc8ca6e595f2371fe,
-    0x53ea73d0aff95995, 0x3777f5e7006a6268, 0x3cc4929d9473399a, 0x4dc0ab65768adf19,
-    0xd74b07d0f4c309cd, 0x248e3a02fd1ab5bf, 0x2122e91c94ab5d58, 0xcc31acbcbdd16b07,
-    0x19accae5c8f90693, 0x2596b19003a1c51e, 0xab6c377eb0ca809d, 0xf030c69181ec5ddc,
-    0x5e8b67cecb3a2016, 0x6c9ba835636b9235, 0x723820dea9647c87, 0x27ea7d9f04402e89,
-    0x1654a44c8b02a3a9, 0x0a499e3bf33a3dd4, 0xdc6830a439505552, 0x614c2e4f6319a175,
-    0x241e3f57c886cd76, 0x3c93655967b4dbd0, 0xa0b40d4a800ee928, 0x0b9240cd9e314b0e,
-    0xe9dd23900a2fad65, 0xa6a59afbac5af337, 0xe9770905771e2c0d, 0xa08909ff9d39c6b6,
-    0x34be99328b29b3f3, 0x53a4e685290ae7d4, 0x7178c05ebf2f5166, 0xdfb2c63f5525cff1,
-    0x54ac0bf03c2649d4, 0x86c8cafc9a6d21d2, 0x33e15ac0f1c78ae3, 0x8f559b30f5d7d800,
-    0x9621214cbeeabb1a, 0xb874d1c4894ccf37, 0xed043085f0d84953, 0x304e0da4843ea8bc,
-    0x993661ccd93602bd, 0xb751d7040948e514, 0x89149684e01b9b00, 0x2652805e136f7d0d,
-    0x11d30a1b30267347, 0xd76442e4b58a3632, 0xb4b3a7284e7569ab, 0x8f1b7e5dfa440378,
-    0x9e0f8d74371e5777, 0x9d22abda29528767, 0x4ca1bf4ff5e17112, 0x8cc1064239ab8f2f,
-    0x35586913b67e61cb, 0x0273cc45155575ec, 0x07d52df3f154d4f6, 0xc96442209c7bbfe2,
-    0x002dd5e76c525306, 0x36a443ad5bffa6f2, 0x6426394baadff12c, 0x98b43e1deb3cb58e,
-    0xe260006b7f933521, 0x8a85d81d9fa3cd59, 0x208e0efbfdd13805, 0x0f2c267c9c1ef23a,
-    0x2be2ecc210fb7c2c, 0x1b3a3c981035773b, 0x3cc0560955149639, 0xb015f7266aaf5171,
-    0x4f57ac99aa424a0a, 0x8202133162822368, 0x0d49d691a8915fcd, 0x1e49d9194c466540,
-    0xfa3f010a444d170a, 0xe0259ea836cb6bf0, 0x109f25e21f2e2d12, 0x30b8d1b6b939ecaa,
-    0x15872fbc36a49e25, 0x9c8e1165f4df655c, 0xdcbc65ff28922edb, 0x3d3e6516f9bec096,
-    0x4a71d559876f08f6, 0x576bc0a671900b6b, 0x4f394be1e604326f, 0xa4d857fa42dc3c63,
-    0xe3a9ba532aea4116, 0x5db6fde6a76992bc, 0x7f8ecf8a781eb63f, 0xd73d9cfcb3765b45,
-    0xf344ab1030e61192, 0xed94c6bfc136b720, 0x612a26a8a0698ada, 0x6a85a602dbd45ab5,
-    0xdfbbeee4772d469b, 0xe69c9cd03efc25f3, 0x4ad63432fe3baf9d, 0xb737aa3bb3801749,
-    0x2fa0bf068b1defee, 0x61546f4bbf81dbea, 0xed2dff8691506efd, 0xbe3e5b83ada39c71,
-    0xcee276640c19703d, 0xbe83e4738be4384a, 0x56fc92b9f9b94ad9, 0xafb8268474bf8a6a,
-    0xa3a5a43dc5d93a7f, 0xc565167939df68af, 0x5bf87ce29a94b0dc, 0xcbc7b89c7001c945,
-    0xde1b4863a957ef1a, 0xc10510d20d7c5e7e, 0xcdbc37d8e730a062, 0x0ec51c7d49ac584d,
-    0xb1cb224d88a5196e, 0x7dc00102ffaf1198, 0x08699cb53b624cd8, 0x8358c3de849896ba,
-    0x30f3d7bdd6472591, 0xf724b7e073ec286c, 0x123cc879241171b4, 0x0b712f35d3abc3dd,
-    0xe78ec78e47c8769b, 0xe5b75a5b6e3d02e5, 0x9fdd5d84995d04a2, 0x60739c81276e5ded,
-    0x519b4f6ee03816ea, 0x05c9f56ffc0d2fd8, 0x5fbdf6dbab68214b, 0xb7a4c173ea369a4d,
-    0x6a9a5ea1c7cfd3bc, 0x8ced73eb308106f5, 0x3ceeeeea0be302f9, 0xa79eb685cfd1018d,
-    0x70eda58e356eb2b3, 0x376a436055f7f879, 0xdce3ca41b492a891, 0x66f085cd09eee125,
-    0x340ab258a94dd3bc, 0xc99ef81d9f3ecbd7, 0x8d44be5fdf493773, 0x267e8443a40fdfb9,
-    0xe86907eddb5b1a55, 0x517aef619bb7a5a2, 0x3796b7b738a4aff4, 0x1ae5c4ce1cff6e1d,
-    0x076c1390e590fb7f, 0x84ea0991fc1d0977, 0xe53c2ed8478483f3, 0xa8ff1095aa1e8bdc,
-    0xed9318dcb03dfaa9, 0x0cfeed9adc7fd2e9, 0x10bed661dd0e8da6, 0xd122d5c3b75995ff,
-    0x92c457ee022520eb, 0x2f3cd3aa6f482c15, 0x69adbc2edb19a806, 0xb0d4ad141bcc01ab,
-    0x4b648aa8acdb0e0e, 0x0642742ca08ecac5, 0x8449cd73a9c78942, 0xf905f380ea4bb424,
-    0x693eab1f2b7638e1, 0x89b053f353c9e7bb, 0x4aa9782c93ec470d, 0xc5bc316928bdc29c,
-    0xb89eef3a2f842813, 0xe8ac84a8e993cadb, 0xb25e3208b34c8bf8, 0xaea341ec8f62780b,
-    0x9cf0be13493bb5f3, 0x61ce004d12d0ce96, 0x57566b758d571631, 0x9b5e88569cf8eafc,
-    0x3e3f4837fd50b817, 0x0f9e9a4db3853835, 0x70225df547ed3a10, 0x1f55a32a888fcb11,
-    0x3ca57eae77d68c94, 0x2ef9f1cacec2e300, 0x7a484ff3f8be6a56, 0xbb2b95aedf543f4f,
-    0x05ec4c3a863b0318, 0x696a1ffb8179e8f8, 0xb7122523c5b6babd, 0xdd7bdcb7a93be15a,
-    0xe5c58894d67bdf8e, 0x91e3d1f8b7e5ec49, 0xbfdfa59f93f97c22, 0x47b0744c221184b3,
-    0x3955af51f17a309f, 0x3c3a5565782c5de1, 0x1c70cf756e3befe9, 0xdee0b0536ee4ba6b,
-    0x7ceffa8b3935f274, 0xfedbb27f3898e243, 0x7d0ec0eccff9a34f, 0xbafcc34587877c73,
-    0xf8f4b7e53c9ed3f3, 0xf97cfeb4cb3f27e8, 0x0375f3ebafbffeaa, 0x911fe6df3675df5d,
-    0xe75523bb63fa8675, 0x70006bca0baf740e, 0xc2298d33970e0460, 0x1733246887b55a4f,
-    0xebe3fec82492e83e, 0xc6c9eb1c8a8521c2, 0x87940f1bd0fbd1dc, 0x823950a81a1df691,
-    0x68cc8b8e70a69299, 0xea8e4d4a81c6fcce, 0xfdfe673073e94dc4, 0x323c8c070395422b,
-    0xfb9210edfb047f5f, 0xf2df7ff1df77fcf7, 0x0dff7d417f1db50b, 0x06314e1da49dbaf4,
-    0xec183b0e27c63aea, 0x3ba5b08491b4dfd5, 0xe748573aebcab03a, 0x3a64ff62ebbc81b4,
-    0x5eaaea0cfca15f75, 0x3a5c59e775d459bc, 0x1e6d54f51fe2f43b, 0x6bdec3663a95f749,
-    0xc0e6b6bd92ee096e, 0x3b1de2098fe8b2d3, 0x26e13ccd71faac36, 0xbeb2bdcfe286e3d2,
-    0xf7a5370abddf66ab, 0xfd3571fed1ce6f33, 0xdf07e428a47e321b, 0xe792fbdcd8c46227,
-    0x3f57272d31de2065, 0xffa2246ebed10ebe, 0x427693b6b1a67c6f, 0xb05e179302d1e1e9,
-    0x1db08c01f9fe7bd9, 0x55b77649f54db5bd, 0x176c9614a3e575bc, 0xbd8a3ba30f719822,
-    0x4d0d7df51f8e9df2, 0x34fe5b8b4caf752d, 0x8a54a136397ad911, 0xcdfd481ffb89dc9a,
-    0x6f8a789ac05cebed, 0x9344e8f487e85a27, 0x97c6d13143ce687a, 0xdaad8ce6411e3d7d,
-    0xfaf4a0df779ee248, 0x48c58ae541a3527c, 0xd0ac7448952e6c8d, 0x0191f18d569e5285,
-    0xb25d237903f8e871, 0x0d6b475f10e91935, 0x52e01df6b1781709, 0x6cdae53f0e31a725,
-    0x96ba51699fb4551f, 0xf5383cdb79f20f3c, 0xa9db683bd976624b, 0x9b7010e471f8de39,
-    0x5a557a9d844e5311, 0xb5d219c4dda70840, 0x75d20a260f0ffbca, 0xa2cb38390e0ffb9a,
-    0xb1c98b89fefc595b, 0x25ffc0b3444681ee, 0x28c2289aaeddddc2, 0xdad1f459a57cbeed,
-    0xd3ae39e176d0f72a, 0xbf2b9fefaba73c56, 0x275ae1ae572c0e3e, 0x6baf1d63290689e5,
-    0x1f8d07b2ec934017, 0x1d5291b3d2b6fc29, 0xcaf5e24e82b15947, 0x9879dc4e36faf8a8,
-    0x747ba9278556b9f4, 0xed007322a7f5329c, 0x3b070431fd2a8fb2, 0xa193f7a6931d1f0f,
-    0x86f1389f1c57a32c, 0xcc8332cc3b83f5c6, 0x5eca0be0e42c9f2e, 0x21cdc329e98508f6,
-    0x5fde7c8b3485247c, 0x1962a0a5717a5624, 0x9ccaaad6f044ed82, 0x9470270e0edd73e4,
-    0x8233497bd20cc3d1, 0x898b3d682f3445b6, 0x37d3228eaa5877c8, 0xe374fcb03e0d333e,
-    0x7089cf937c859448, 0x597d324884acd17c, 0x532ca1fb13b9907e, 0x8f2a39a5d4f349d0,
-    0xba73146f6b637089, 0xef9bb01b04d29814, 0x2523921b73c5f12c, 0xa46f04e98ede11cb,
-    0x9b8a2dbca1ea83bf, 0xa205db0ed87fcb89, 0xf5b9bd45e7faf283, 0xad053727de37769a,
-    0x1a122ad5c3193477, 0x1b34506c38eaafb5, 0xdc070575595548b0, 0xb2693ee4206df350,
-    0xa470de9a50b4eeaf, 0xedba6b9dcea6974b, 0x408bd7ca23f1eca5, 0xcf87197ecf5c4b6f,
-    0x0145d34a3680e23b, 0x28c6db3e6306d989, 0x34cc1634dd6eb636, 0xdb3c95dde629599b,
-    0x7d1787c45dff13d7, 0xce75d635cbf085ff, 0xc4faa845433fff13, 0xeb031687ae671e32,
-    0x60d1131b05a1797a, 0xdf4986de1f664746, 0xe41c66c4aa35d54d, 0x2e96a957fe4f23ff,
-    0x71e6abc1e1175f7c, 0x713878ea1f1f1ff7, 0x87a475529d92ae07, 0x075ce2ffe35dbcd1,
-    0xf83b4e95a893beca, 0x07bcb2f305d7ac3b, 0x2fa745967524c394, 0x35429b5b5967516e,
-    0xf77b8f9fb4fa48a6, 0x4c6cb8df7bb28f9b, 0x27076d6c4cc4752e, 0xe57acabe291ba279,
-    0x2c78047ce5bc61ed, 0xb365ccf2b22444a2, 0x6ebc2948292eaa1b, 0xafddede2a142b266,
-    0x93a6996ad650fb73, 0xb3e98a03299121bb, 0xf90929079405d219, 0xb1131b3f4058036d,
-    0x93ff2a1d1dd21206, 0x73a14943ddbeaaa0, 0x6872f20d7f285384, 0x6c58843d51929504,
-    0x535480fd8f1db750, 0x6274e17be796a672, 0xa0f9f6babbbb9ca0, 0xee653c4b22afed2d,
-    0x8a18ee3add699ee6, 0x45b79c9e51b78216, 0x3ee6b77d39a8232e, 0x375c42c7ed4544f3,
-    0x8a7dc3288b917928, 0xc9780f86adb06d64, 0x52c6064591606b51, 0xf2f4d205f2f4e2e4,
-    0xd8a8e03366f31c4f, 0xc5543b818ba964b1, 0x4237c28f9751e175, 0xbb0f5625adbf7a30,
-    0x2e272161c473d2bb, 0x8946cd3803308838, 0x57a6b9c26642198e, 0xbb03d5ed1d100fa2,
-    0x3f03eb66ba15ec34, 0xc031a85975b4f41f, 0xf6067b282a49fe1c, 0x1cf483fd3e7ddfc7,
-    0xd9f167d16c7bc6ed, 0x77c8b82d8ae534f7, 0x6a3296db2d560cbd, 0x88e528cd0c63860e,
-    0xcf4924e22cfa10cd, 0x66f6ba5c9e6066f0, 0x469e5f987dac0f7c, 0x10bbbd93366855a6,
-    0xe79cb40b196e7fae, 0xd4979552ff2dd53c, 0x574b9c48a1a6745d, 0xaa8b5c2df249986b,
-    0x93acabe5e69b01da, 0x5aa7c870b8ad1c7f, 0x65edb70d951f7cae, 0x4ffcac6fadaf1ebf,
-    0x01ccb0a7738ef47d, 0x9057423c97e131f5, 0xc224245c12fd2a65, 0xcb8458c80e525166,
-    0xda1b0d1b85798794, 0xc12547841ba3e4d1, 0x01e28596d8785862, 0x53810d067dfd6f39,
-    0xde9fb0d76ffd1c45, 0x2a92761e533b6cc5, 0x14f5eec0e7ed7f43, 0xda96e160b83c32f1,
-    0x21c3259135397d01, 0x5b90fdc9714817dd, 0x012e7d7f95d90818, 0xe3a52a26e205db9d,
-    0x71facf8c2b0e4f48, 0x003837aa51685a57, 0xd370950529a98b25, 0x0efca569ce11ce81,
-    0x6d650e38fc3acda3, 0xeaf0b19856525ff1, 0xd14e78f06d563db1, 0xa5d5194ee036e5fb,
-    0x7bf6818e61befb40, 0x1ff5b6e50b1231bd, 0xf509c2b7ef36c567, 0x75dd292d4960894e,
-    0xe380562f93ad5b9d, 0xc06689dd312d90f0, 0x932f264e28ab2e09, 0x16c0e7b1be33e737,
-    0xc9e2f46971525e15, 0x0dab732cc844cdc2, 0x623ca7e59e0ca73d, 0xcc1f95857a15d494,
-    0x810f25b0305ee6c9, 0xac458a7e0d7e78cf, 0x0f66383b8aa71235, 0xe7809aa9f61045c1,
-    0x3955db9ff846e7eb, 0x0e02dc2b7dcaaaf9, 0xdc017f0e73258d1c, 0x4ef844aa53b9fb02,
-    0x773cc5a6fe938975, 0x8d9b3a0984e2cdac, 0x933c806ae22ae43f, 0x23271ffdfeb794df,
-    0x793e32eee4d52440, 0xc997bac6321f759d, 0x478e97c24dee1ef2, 0xecd55b34252c6f65,
-    0xcf38389883ee0c15, 0x25912be1d3367405, 0x5af0e862119cea57, 0xf8ce1e890ce39321,
-    0x4f1f64235500f0dc, 0xc4e098b806712b94, 0xf2382384faa01d13, 0xb5e7ac89c2f53684,
-    0x5c04e048950f8c68, 0x482ae81b290d2100, 0xd88cced409e91d1c, 0x71ea370ed2903e77,
-    0x33fe71cf2dcdefe6, 0x67e764962547be21, 0xd329435a7f120c1e, 0xf525f561162dcab3,
-    0xbcdef063af6cd43a, 0xcab1c315d9f32871, 0xc038213b523220cf, 0x9c2eef20d99cdb8c,
-    0xa98ecf15086fcb38, 0x8943a7e48369a7e1, 0x364c5d6e2b1d3adb, 0x58e638baf1556730,
-    0x09a57f4421f90e4e, 0x8f97c6319a054f66, 0x16bedf58297d9adc, 0x3c4c89cbcef81443,
-    0x76967653e04db137, 0x18636787daa6cb99, 0xc5e24bccdef0b2db, 0x6d91a0696617a709,
-    0x696cbb9c2037aca0, 0xe7887021539738f0, 0xea8ad8c2bcdb55dc, 0xb09efbcb896e9c7a,
-    0x6115f259f7ca39f3, 0xb8451fa337a7a4eb, 0x846009f44322dbaa, 0x0aa6ea3258aa39cc,
-    0x8a3cbda40939278e, 0x6c1c250b1db54752, 0x1927d836f9cd7c6b, 0x516c4146e04087f2,
-    0x98dd17b298700f47, 0x5dd4b5093d2f4976, 0x09e4a7e3f12fcd79, 0x570afc875e8594df,
-    0xb8e40c8ce6214a90, 0x7cd15198f34dfa30, 0x5d1638613274ceda, 0x8af59270d63d5827,
-    0xdcc4cc72e6e66038, 0x3d2a6dff865388f0, 0xd497e9e4183ff904, 0xda6938adf773ebba,
-    0x23a910d0f2278e25, 0x84cf43acac832841, 0xf61f5ea2329575ee, 0xe998766be6f35e49,
-    0xf18921aa86c5d030, 0xca7369ce90211b30, 0x7c543cec3d7dfa74, 0x773735b1b3429052,
-    0x4d590a855c6559b0, 0x3358074ea72dd582, 0x7b5eb366741c4a9b, 0xeb8df42cdf35d229,
-    0x5c9b1d8d0c443099, 0x11adca7a4846802d, 0xa00c4c3cebc9a525, 0x7fb2d54a42f9293f,
-    0x23a8b9bd352e491c, 0xf7ea94dbda9addca, 0x99c14c04f94b961c, 0xa655149c78c018ba,
-    0x32e4933325a29a73, 0xbe9c0813a86a26d1, 0x8805e79e41b80ff6, 0x11f40d7ee0469b15,
-    0xcb2c23f6cce5fa9a, 0x981cd2f283516748, 0xbd9a4bd2dcf23e11, 0x514ed5ee9b93b2d7,
-    0xf6583610f3da3d13, 0x53098ddadf3c08ab, 0x32675a0b49aae738, 0x72e03909f361b2bb,
-    0x1bc1c2354c74d5c4, 0x54f59135088e73f4, 0x34883a83219cf942, 0xae2c0ecad9280f44,
-    0x3630a76785a8328a, 0x021420537a663369, 0xb36370e69e162add, 0xdc1006e5c8387314,
-    0x4bae637291f83c4e, 0x67a1cc7223805b8a, 0x3a3f7b72ce96e464, 0x456503fa12c15b11,
-    0xf07e8bf40035985e, 0x6e90846b3e3a6111, 0x4d93ea06bb2966b2, 0x4b93cc646ccf26e4,
-    0xb82bce0cd3dccb2b, 0x6c7cccc85e06f6b5, 0x497dd02b278669a4, 0x4ebde7234923a850,
-    0x8e94ee0f8b23c357, 0x892b14448320fe18, 0x4e5bf89c4889f30f, 0xe84a9a4b141345ab,
-    0x7bbaf5099fbd89ed, 0x0e2bda54cdf3fdbc, 0x8d24242b49049df2, 0xc9f1b6d31a838bfa,
-    0x444fedec85cd0e2d, 0xd1e2315f41ea25b2, 0x16f0b1971c39a4ca, 0x7c5910a615caac04,
-    0x23229f726c0f1754, 0x3a9d60d42cb709ab, 0xa73df6a70ff5f9c9, 0xe6f928f7a6f502bb,
-    0xcb32d5d9844bebe6, 0xb8d4cfe069ac2f91, 0x6967e9647f70fa33, 0xedb1fa19feec3566,
-    0x4d233635a77b54bf, 0xbcac5fbe8e7c1178, 0x0502f9dcdfbff8ea, 0x549858c862d754c9,
-    0xd2a6bc9218138157, 0x487c6f4ad7326354, 0x6aa36d673a34d2c8, 0x2d4d3414f3e18283,
-    0x542d47ecd6428be4, 0xa575d206e6cd24d3, 0x1a14cb6d029e93f0, 0x40672fd0b2712462,
-    0x1583903976c220e2, 0x5b8e986de64bf039, 0x62d03932a33f8c8e, 0x2ac2888830420c4d,
-    0xe30882d1598e2c35, 0xf5fdb41ce9781df9, 0x702592513451797e, 0x11346b1ada6fd615,
-    0xb5840f565a3f8888, 0x38375e5ae4f6f0ee, 0x4a001d4759d8e888, 0xcd6f8a738aadb806,
-    0x5bbf888af39264af, 0xd85104cab07914a1, 0x4c5737d914c2af1b, 0x6ba13d60e0df1d34,
-    0x0235b778c3b04ec9, 0x2c2ad6399a486e1d, 0x567a3543583cccca, 0xd61570c68d59e210,
-    0xda517dcbcfd8ad26, 0x745d6cec8ed69c8f, 0xbca94f0ba7b53e9e, 0x833fca6191392090,
-    0x0f0be9e077e0c61c, 0x409399b9b29b9c0e, 0xe07898abca92c891, 0xbde439af1f7407a4,
-    0xdb29e986e9343aa1, 0x151b552a3e434be3, 0x08e9c14878ee2b82, 0xf68ac79672f16b7d,
-    0x3b4faaf0652ec774, 0x55f57abcbc237aea, 0x39cc5cec60054963, 0x888ec9e5d37919c6,
-    0xc06bc753eaaddcde, 0xdea65ae689ea29c0, 0x38f500dd91e5c8c5, 0x9deaf1b06fb03d35,
-    0xcf79432b64c6ca32, 0xe2041f0ca728d66e, 0x17c0e002d616d2be, 0xba8959890207e325,
-    0x47c5a3417fd40f92, 0x6ef1e88034bb6356, 0x63483c3c18f15560, 0xbf1a75b80697fa93,
-    0x60ac2fcd2ef8833c, 0x1cec39072f7ec8b7, 0xe7e6d2fbb9624ccf, 0xfc9104d56792dfc3,
-    0xe4930c24f03e533a, 0x8d473e59fb774f0c, 0x7520d08985cae5f0, 0x4e394c09db0ce702,
-    0x8b36c3cc8ea7a112, 0xc7e66d1ece17852b, 0xbc19100ad3e0f1a2, 0x8161b52ce319c4ec,
-    0x61c982309f30c457, 0xbcdb8e5a38f137da, 0x222ad9ad0b9d32da, 0x1599724c6237e259,
-    0x4596c26c5686599d, 0x9b26d7356a04725c, 0xf29cd43efaf053a4, 0x47830d2f365b2ace,
-    0xb93511e41e6bf32d, 0xf8bb9cb38e153e7c, 0x5855a4e4b0f34e9d, 0xd8facee1d7faa9f0,
-    0x9d44259dc3c7bebf, 0x53f4303dd8d9c5f4, 0xd1b41d85388c6387, 0x2878e415fe518424,
-    0xa0ac6415f5365b3d, 0x9467b99bcd44445c, 0x0c4fd4729ee0122c, 0x454b90798033f472,
-    0x1b89cff9319d1788, 0xc374f7e27daea376, 0x92dbdb04e33bce3b, 0x5468a2f413ee31b2,
-    0x9426dc67f74ce0fc, 0xee893080deec8e50, 0x07253327a12e1be6, 0xb59d0ee6116d5ecb,
-    0x27ecd42f86300e94, 0xd206ae9c53b9b1f5, 0x2b47bc22c37ba4b4, 0xcc148954a71ffb1c,
-    0x3935a7f9c4ef455e, 0xc36ca90f0f22059c, 0x1b20055427bcb37a, 0xa5d60dd85d21e5ea,
-    0x683cd5df1b4f7c8e, 0x999a13aaa4fad32e, 0xb78b85cc50cfcbe5, 0x45e0744eb2c3712f,
-    0xcc5e575837c0476b, 0xa23b919a8ec44a19, 0x68c76fd3de74d418, 0x6b77dac31790d9a4,
-    0xc61f8e7f25902b9d, 0xcc67c82480d8c43b, 0x69d2fc8a302a51a9, 0x1646f035fd8544be,
-    0x90e20bce2abf6e50, 0xa8310d3164a2a51a, 0xd62f93c74f49868c, 0x95253bd04bec7c36,
-    0x4b656ea133472225, 0x88124c401c891eec, 0xdc6b7d71cd67b2f1, 0xc48b61bad9a24c94,
-    0xb17f278a43b848da, 0xae29347192945408, 0xad304f596b45d6bd, 0xf590a03953f5306a,
-    0x5d6019a60d958c90, 0xb054266da19a8745, 0x68a2477796c3fa86, 0xb49de5087b1481b5,
-    0x0a22e441bf685a14, 0xee91aae5eeeeb987, 0x3d0963591de126c0, 0x6c6eec6d57e3ca9e,
-    0x263551abe9b20ae6, 0x562337ed72622a1c, 0x2d9614386eced873, 0x36ce6ebe87370869,
-    0x4f78d60aa1e72902, 0x6b058d2258374682, 0x2f7c6d4f7722a691, 0x73915a780953f904,
-    0x3eab853aa7db7d4e, 0x846968da3bc814ce, 0x89710c63f106c597, 0x6524a22f17c8fbc0,
-    0x0bda8de497682653, 0x67a6fcfc14a3d1ba, 0x75e4ded53be52450, 0xeb7d7190294e93d9,
-    0x6489d40f0feecf99, 0xfeea0e67cbe64b10, 0xe6b213c2cc0b36a0, 0x2715c68070a541ce,
-    0x54552c4a0425e690, 0xed1b066c33bf369e, 0x49334321e391bb46, 0x438e5cd9f1a27142,
-    0x8b7c1cf2087777f5, 0xad9e067fe827ddae, 0xae7f1459e77caa65, 0xeb50954e67e80845,
-    0x897a90e3e45454aa, 0x852b6e9fcb58b9ca, 0x7b059fe5ce83e824, 0xc66cfa42739f8e77,
-    0x670a5cf7ce175bac, 0xe47a772b0f377686, 0x4aa8e41b1942623f, 0x1fcfd083ce60429d,
-    0x373c64463c647654, 0x0e67c441a8021e86, 0xf43b19d6678a6925, 0x4f5b15e40b192837,
-    0x6e7f4eec1659c609, 0x55c035660eab5f78, 0x33b19ec12f638b21, 0x3ddb6a48cf4002ee,
-    0xb47f774c7a322ec3, 0x480687a125306ccf, 0xd4947f64c1d4526e, 0xb01e735cfe1253b7,
-    0x049445262e50ba27, 0xe65326084ebf1f7a, 0xdb46731ca68f0687, 0xa3bd60602ce0ab4c,
-    0xe17c0b824fec5593, 0x1427082fe472ca88, 0xbf5467cbf8f59c68, 0x0b87e2159aa8e2a4,
-    0x8abc807942cea360, 0x309f5a0f6a242e33, 0x1ed4046db8552462, 0xfb6bcdfd7e8456fe,
-    0xefa6fb67d981b767, 0xabedab5f9ac1ef63, 0x6777eb9823eaab11, 0x4cdf01fe843f7a31,
-    0x0ce36b75c6aa3e71, 0xe2e83440883a2769, 0x646be98f50ca2449, 0x23338b53a3a4813a,
-    0xfe109be449a4728c, 0x243e3410b143bd71, 0x9cc3e5b9fe15add7, 0xe7f3f5b4af0db89a,
-    0x4d39ce465cc2dc9d, 0x0a8e304e72625db9, 0xd37ed476b30695f7, 0xd8157e291d1d95e9,
-    0x0b0d8e84dc524c28, 0x2419e821ea32de5f, 0xe4421e28473edf65, 0x8d9595b07c9f0dcc,
-    0xc6a6a4496ec6167e, 0xfc656edd761c23bf, 0xdc90f556669b1747, 0x00da9d60beb11bc6,
-    0x74b7a6bebb315f12, 0xe76cc61985bf8ad3, 0xaec907bdaa772252, 0x430f91b9edb83f9c,
-    0x329f35c935e96954, 0x56dfeaed5a9a5445, 0xeaa34f74880f1b87, 0x274e6a7de9a77e23,
-    0x471da473442e5e7b, 0x26b942331123bb02, 0x380f256af783ec44, 0x522df915f791b3ca,
-    0xf7df907a4d48f903, 0x76a8272ca39a6d35, 0xd24c13481be374e2, 0xb813888133d7964d,
-    0xc9c88e2d28ecdfee, 0xee726b91c7ad919c, 0xb2adbd882518df49, 0x1d51bb14350e4343,
-    0xac614e7360c47f9c, 0x3e1d8f76fa01b78e, 0x03a546fcb9d8743e, 0x70972ad669a44a68,
-    0xa138d498b08d815a, 0x2ec5270d18e890fe, 0x1feeb705c84ae756, 0x4980f46f8c73260d,
-    0x35e1304797dce81d, 0x811a2e8cec1c8d1d, 0x9bee0489873c929b, 0x85b56a5dbfe00df7,
-    0x931b294c7dc75940, 0xa6de189557b5ecaf, 0xd780a8bed3bca853, 0x3dedb940dad9d04b,
-    0xf52e7bcabbecbe5e, 0xaeac5eae9197eb74, 0xd1a5369f7102701a, 0x8673efb398f62507,
-    0x2a4896e991872a24, 0xc84802697060a2dd, 0x7115e3c6d6ae1ac7, 0x17d88f4b4c3bc30a,
-    0xb7e27c695dcfb1dd, 0xeb35f9ec70aa4208, 0x1bc973e1d705f17f, 0x02d46023d2e9b951,
-    0x39696d322c4dbeae, 0x15387dd280c00f62, 0x271ba1fb73fd71a4, 0x6f074ce91e9f21d1,
-    0xa501392cf2cf2414, 0xcf01658dd319e6f5, 0xd671306f6e3f1929, 0x2e0db1e3dddf8c49,
-    0x25cdaf1678a62aed, 0x84737f985a60946d, 0xf66a83688fbad35a, 0x4548baa9ea4eb1c5,
-    0x6c5580bb1f293484, 0xd56254da99f3bea5, 0x464c2423af371a83, 0x71dc30d391648cb4,
-    0x76da3ca42e83f152, 0x99806ade82eeeb8d, 0x47f9e87f6cd45ffb, 0xf37607492e0c4074,
-    0xda61bb1367d37c16, 0xfffcd3b770822386, 0x9d81da33cbd91a48, 0x349f234268894822,
-    0xff3e7ff15dc45fc4, 0xa1359eb057ab8d11, 0xfe0f326992aebd62, 0x17a452f1b7820c0a,
-    0x1abbbc124be5d3b4, 0x08851891329d5d36, 0x76d8dfbfcb26b9d2, 0x0183c4ff104587c3,
-    0x58717c28e81660c8, 0x90b3db5b2fc6a922, 0x76fd74464d2f0eb7, 0xe4f55f49c2dd3719,
-    0x1fe668ce5592b359, 0xd05a486d6d7d8dc8, 0x5cf0a55844d78e95, 0xd42212db51172656,
-    0x9b23f07ed006d4d2, 0x0610c628fe86f445, 0xeb696cce1893feaf, 0x6d98ad952690d022,
-    0x8bfdb6c4adfe76fd, 0xd51712b6fa5f8944, 0xf437cfd07a7b965f, 0xc9f177a77cea128f,
-    0xad88717060b3b308, 0x00c7e11d5f93e03b, 0xfa9837bb812bee00, 0x0ed771cf6fd5cdba,
-    0x54febfda13e22c01, 0x6d1442cb690c2454, 0xb2dd560c1cd8c1e0, 0x1506a8bef0906305,
-    0x7f3f119bf95c372c, 0x1a1ab5738f8a6623, 0x858d733d81aa4dee, 0xcbe97610761c9dde,
-    0x62ed6f19bf25fcd8, 0x0fbdde43ffc1a35e, 0x7c1d4fbd9cb3934a, 0xea08bf0c7339a8b6,
-    0x2a6e562470315847, 0x1aac67f11dec4a20, 0xd3c2fb9518c34afa, 0xb95e23a4cd9814b1,
-    0x5eb7b706cc90dcfc, 0xdf7cc4ea0bafe499, 0x28b7cc840cf25515, 0xfe7330585cb7ca1b,
-    0xe450ed2e13d56aff, 0x909c20ef24dbdd22, 0x1c96d92a23249d89, 0x8b64fe4f27622cae,
-    0x2d84980ad6aaab22, 0x3f8fd92b36041210, 0x83fa8108cc5711ce, 0x87e47c2b38dc144e,
-    0xa4388f8dcf0b870b, 0xeabb9cdda194644d, 0xa7bb5cce5697e6b8, 0x9adbd2d84d1cbb6c,
-    0x74039d80776fdd05, 0x38fe3f4b09dbc288, 0x201e07f4020350e7, 0x1d3df1c4c0a9a7e3,
-    0x225cb196d2274d24, 0x18b07232200a59c1, 0xb63e209ecdf91420, 0x3768a0c7a54cbae8,
-    0x28b365ccf6e85a4a, 0xf2fcd5456f0664f3, 0xf817d6cd22feef92, 0xe4bc671952aa50ad,
-    0xaf9179ccfbb17401, 0xffc7d2bc89e3896b, 0xa8e41c8726b3831f, 0xf3b1782e5c171bde,
-    0x7b7fc0af47591665, 0xf90722e82e786341, 0xa2652ec4dc2d3fc3, 0x0b762ca69763a5ab,
-    0x754b3cacf2501e75, 0x4ae0b73d10084fba, 0xf2e4f8426f57f0ff, 0x480a23faca397588,
-    0xbce61c71e2466264, 0x23a6001c6326df46, 0xe278ba41b280b9e4, 0x10f81d8f702dd17e,
-    0x4856c3a900ed2beb, 0x8f66fd880eca1951, 0xdc7dd0715a3c627f, 0xbbbbdc775330988c,
-    0x0a88ebfa8b744ddc, 0x901fd1206db65c4c, 0x6597fe2fadf90f09, 0x983a1caad58de9c6,
-    0x57e772b896ee5c07, 0x4ffc477b6ac13a62, 0x613add891f7acef4, 0xc82c6e163a8ceab2,
-    0xbae35ec54765f1f1, 0xbfe24e52fbebe394, 0x69ce9642f3ac8fd0, 0x12def126b98ed39f,
-    0x005db7b78321894e, 0x57a8057b1f744871, 0x75a23bb0bb1ea33a, 0x6c4f6c74929a6e88,
-    0x5cf630673e23fe51, 0xce834a1e88b7bc7e, 0x5c75da8bebcd1819, 0xe271dc2a4975528d,
-    0x347bfe2a243cc67a, 0xc2ca30e3942f074f, 0x82a77b8ed3173bdb, 0x678019afbd37ab33,
-    0xf947a00812d09f17, 0x174430e07ccd7f71, 0x12db94a48b828fe9, 0x467186ed3af82012,
-    0xc4bdaaf4416d5f46, 0x650c6a13b62ffeff, 0xcebeb4bd6d6359f3, 0xfbfd1534c6a30398,
-    0x4d5a949dc48604f1, 0xf11267b19dc58ab3, 0x988723c1242423a6, 0x001a002d2912fffb,
-    0xd45b55dd6890f2bd, 0x67e679128b683480, 0x5eab6b7d8b4e5084, 0x09a44c7d783c9311,
-    0x750cc6dd1a21f158, 0x4c7609ba52de0b0d, 0x911c5d7b3f78790c, 0xa83b7dda783abbf7,
-    0x3b737dcfcec6402a, 0x424576d7290174d1, 0xb0371eee46f7dd96, 0xdd7ccc8ca2ee2af2,
-    0x4c7d997fba35f7bf, 0x1e8e4cd1e15ead02, 0x1258d783a43c4c82, 0x7faf46b4bb82f168,
-    0xf898885eedc2407b, 0xc5b80d162fda6870, 0x20e0d58748a01b16, 0xfdc4c6413bc7472f,
-    0xa0e5c7663be185d7, 0x6e92cf888194be35, 0xda6990a73c29ef7b, 0xde7d2317f72891c2,
-    0xc60b71f42200f388, 0x318cf3fb886b2496, 0x9d6309ff80a1f760, 0xf815620ff7cc5766,
-    0xb4dbe270adee5587, 0x491eddabe2d0dd35, 0x7bbbe6c1aef99aa8, 0x3efd1a3da22bfafd,
-    0xcd9effd86102ff90, 0x360c71717ff4f0e1, 0x6e744ffec5d73dcf, 0xf1b69af4f9fe2cda,
-    0x5fdd9b1d70f3ba1e, 0xe5de06fb81581baa, 0x1545fde157fb7cdc, 0xde1d2294c59cd260,
-    0x9ee2c03c3db023f7, 0x70776767255510fb, 0x62886ad2a3409f3e, 0xed3f3475ff71e439,
-    0x6cfd54b671f11097, 0xc0dbf60376ed908b, 0x2488ce39eb4a395b, 0xd1496446f747c3af,
-    0x22e15afc8706fe43, 0xc79b0fddfac8aeff, 0xc8f724f60751460c, 0xa35474a9e6f487e7,
-    0x2efefb9709630b24, 0x9e7b798698763cc5, 0x40e6c5d933a6954c, 0x119c3bdb659c2b0d,
-    0xfd7350f1c23357ae, 0xe8af0142629706ec, 0xc91c0c01c2fcf2a1, 0x26a7ff8daed66b49,
-    0x06e83e5858a73fa9, 0xf3031da48515aefd, 0x52033c44e67be607, 0xc903b898e1e59c2a,
-    0x4feaac9680f71a36, 0xe952ff84d5f0d254, 0xc3ab680ddc0fe42c, 0x918a9cc01e4dc887,
-    0x1280486c06db1d7f, 0x91fbcfd225f574e3, 0xeb62d9f48a4c895d, 0x633a9dbbc389d156,
-    0x75c62df9406dad42, 0x54a376f09f2b2490, 0xd4fae849ec0f046a, 0x98c56de3d1c1b9b3,
-    0xefb59ddbd7414916, 0xf2b7ef99c62f078b, 0xe165e4975c51c9d5, 0x6dbda9b830ff0723,
-    0xba37fe1b4bbd307e, 0x8545142f78c8fd4e, 0xde69c04b9dd5e3cd, 0x56c5daaa439a2978,
-    0x216529c39e2c9b30, 0xa426d12ab9648f69, 0x9f3647e2ae038e9b, 0xd558fc8b6a5f0daa,
-    0xcec0ad96c4f6eb6f, 0x5accb36c41d7ef17, 0xab2ad6efd89b7c11, 0x73f2476f8e12bff9,
-    0x85e6d96e5b78f121, 0xcb90e8e7f0170c41, 0x8e3c193ccfb4f5ec, 0xbaa1c5de548b97d9,
-    0x15ecf1f0fad19fe9, 0xa2e15fb26bd95ccb, 0x242367cd0f80bca0, 0x5d789e9da6ab4503,
-    0x74192facbddc20f6, 0x0299dcba5c105dd7, 0xb40d20e8708b2dc7, 0x690ce79a16e551c7,
-    0xd5ccdab25ccbd86a, 0x7ef0e8e66676f0c8, 0x228c59cdc95dd03f, 0x3cdde759d983bda4,
-    0x7bf62eeecfb626cb, 0xcc93d520c407f431, 0x7be3de29518a706e, 0xe6fdd37b5b33dcf6,
-    0xf817a7b6ba2406a7, 0xabb56ac430f29a44, 0x3a067e187d1d778b, 0xf6c60f7777e3110f,
-    0x0a97ff792fa561d1, 0x8bbfeea5fb4c3b39, 0xe8fa25f45ab52ea7, 0xc8fe805c55b574b6,
-    0x1db0c8732d89225a, 0xaff9f63ae5c7700c, 0x3000b4cfc63b5679, 0x6099683bda44e379,
-    0xa0ddd95c18b7ecb9, 0x2cbb5c86ff403d08, 0xdc19fa3fbaff10e8, 0x08eb666be180ade4,
-    0xcdc632981bd17fb2, 0xad4c3a3496244834, 0xf932105046a1fd5f, 0xa4f0df13c320ca0e,
-    0x05bb5d089aae9f0b, 0xa4d4181dce81c351, 0x3a1a387dea02a735, 0xa6faf3dacc39500f,
-    0x5ca4036cf210df24, 0xdd9f70e20b77fd3d, 0xf3bafb6264c8852b, 0x6cfaa38766455774,
-    0xb62090e6e1feac5f, 0x1db6b0878347d033, 0xbbda836a307a1899, 0x557f2175e4955cc9,
-    0xbd64b0e03aa932e2, 0x8de5899313feb980, 0xb644434b315b33f3, 0x285a2f2f4dcf2b5b,
-    0x4959e4803db34481, 0xa478c45d9f77cd0b, 0x3665b9e8e08e3097, 0x9977c9e33d43eb9a,
-    0xe6fd38b99674f68f, 0xcc6c55d5a55af120, 0xafc6cf4b4f447eee, 0xe35b1d3bc55c43bf,
-    0x1769e1fc69e98d43, 0x7e21bcf749483aa6, 0xeff4adb7c1bd77fd, 0x3da60c3f42a03f36,
-    0xa82c924664be876e, 0xa1e3fd19f949adc5, 0x1cf50f2a9578657a, 0xef1d020436248863,
-    0x610fdab76ebde1e5, 0xc61b8e87d2ed2ed2, 0x8a93987fa00ed82a, 0x1178bb9a18b7bcf8,
-    0x484b9e1648e17da9, 0xf6f4195265ebdbd7, 0x16b7e1550344070e, 0xc7695f9e3bc871e2,
-    0x0d7cdd4b3d4cab19, 0x6dbd1fe0db280d07, 0xc8dc03eaef37f6bb, 0x61d4a1ee3f743c74,
-    0x3cd1843f3afcecac, 0xb3e253e891081215, 0x4710f55cb7923618, 0x67919f93e8ed8c4c,
-    0x8c457fd0dcdb1b7b, 0xf858b0845a492bf3, 0x327ff5df0d4683fa, 0x3e2c90e982c4ea77,
-    0x44753c49e89f2d0f, 0x811a4f10ab782ca4, 0x10b9afe4bcdc544c, 0x55987c9d789ada81,
-    0xfe7c877bc4232ea9, 0xd25cfcfd1a1d73cc, 0xa1c498d30f8c1ebb, 0x1031e09fab89cb6e,
-    0x4509e89efc9e8556, 0x83a7bae369ebbfd1, 0xfa8beb5831b47d7a, 0x9034d2ef9d1d150f,
-    0x10d26e57eb0f3081, 0xd4d0a495deefc943, 0x8320e43776608c84, 0x4fececfce14ad077,
-    0xe85b312afa5e04d2, 0x4392264984de863f, 0xdeaa98d75d159c5d, 0x8e05867abfab152c,
-    0x8dafa04b55e5a742, 0x37bdfc45cb3f7415, 0x80aa19d469c34275, 0x656e99605721c20a,
-    0xfe4fc77aba734559, 0xcadd8fb5edd76f5e, 0xc38be6339de16c13, 0x29d77e576a672366,
-    0xe39efbe247ec5c95, 0x6349648de0ae09de, 0x97fece925da2f4bb, 0xc483ecbabcada0aa,
-    0x0bcebd3b61a0e236, 0x29d1674980c8fd59, 0x60943f73549ab724, 0xbd1046084807b96f,
-    0x5abc48fe91deb315, 0x7030ca488ccdbe42, 0x02339ef9d414b801, 0x12f9795c1d961d80,
-    0xa00b78e22ec661c7, 0x9475051714ef8020, 0xbe350ee721524594, 0x3089685301b96abc,
-    0xab2b749e04ea72dc, 0xf940cce3b14a889d, 0x0e9dca976b7fe69c, 0x66a7c91537fd90b5,
-    0x6812b03ef7f59a6e, 0xb95e0b30c064f0d8, 0x0c1e4f37351aeefc, 0x10bf7f9670cb3602,
-    0x45e33ae1c0c571b1, 0x3271f6523ebee57e, 0x8c612dd5ed3bd784, 0xc9f4d2121a977450,
-    0x4cf2e901e708839b, 0x53da59dd5c692c9b, 0x3226d1bd2ce77a9f, 0x0f96141011751f1a,
-    0x0643646bf445dd78, 0x3a8004ff6e205f1d, 0xefc58f236fd0d3fe, 0x7f7bd7bff738de8b,
-    0xdaede06b04fed8a2, 0x93e8b69006ed7b99, 0x2811d1523591a692, 0xe19da19f3b77b0d8,
-    0x8a03d98683af6e6e, 0x8a43ddbb7d8bdfb5, 0x411ab2ce49a7f471, 0x7348e4c82acd0386,
-    0xd7f8c6922f568443, 0x53255d8b3ba4a335, 0x0138fd7f4b071e98, 0x6e2bee0e1951c464,
-    0x9be7ae43479aa4e6, 0x9fb0a03991bef5f7, 0xccb163abcfb3b426, 0x899b4d0b69a4c50f,
-    0xe0fd3c1a4d5d7ff9, 0x36e0ae23df14610b, 0x6ea5512fb726c8e9, 0xc2f64cab5eb29ab0,
-    0xbd504f86fb0f2326, 0x24acfc0cbededda5, 0x89faa931aa2a023b, 0x718ca00d460ad7b9,
-    0xfa1ae059c49bee72, 0xeb4469eaf95717fb, 0xa53b77f6cb7e52b4, 0x2cba2e9092e73e3d,
-    0xa8fb366c67fc8084, 0x9c4791ecec7d5f4f, 0xf53a2c23f761a253, 0x41258831fe46d1db,
-    0x0fe9f643a07beb4b, 0x7776e4c6e1d71bba, 0x2fee1157d9e812b1, 0x061e3ad4860789b8,
-    0xf72fe01b721977b4, 0x70c7eac3cc8a38f1, 0x1f5ed8a82a6bd1e6, 0xd890cbc3443e8878,
-    0x93cb03cb63c0ad6a, 0x831f1c0f1e3f8e3b, 0x4c20edaf859f7c8f, 0xe4dd02bbabdec82f,
-    0x5786b3e8205c8c91, 0xad3e7e148d67b142, 0xc6aa772751da2a19, 0x3cde4c912db49035,
-    0x16077b12bb9cb6b4, 0xae4ae88e9cf50bce, 0xf1c14b23d6f1c4bd, 0x793678647f10a562,
-    0xff94145eee8a8992, 0x8c9020abf3063c1b, 0x2beb204ff21fcbda, 0x9ac99e79306d81a7,
-    0x69d66454cd082963, 0x56497737cd743799, 0xd3f69892d7c9265b, 0x0d480448b5673b3b,
-    0xa7072909f4a36f68, 0x699cf65787743178, 0x7473737a90f71f21, 0x195f4285fe269899,
-    0x53eed9571daad814, 0xdb9aeb6303ff4f2b, 0xa6e45d05c3fd525a, 0x73efe17e69271c56,
-    0x34e510f880717263, 0xb921e0b86e9522e9, 0xd038440eb1c6e987, 0x89c75f29bf59bab5,
-    0x334f56ca68f26d66, 0x32dd5d0b0db892d1, 0xd5fbe3d7e11c287e, 0xb43624250e63866f,
-    0x604afa60fea74448, 0x10f5a3ad3bac9c1b, 0xb0baa74c82363f46, 0xef435665817919da,
-    0x4eaa1fb97dc825c4, 0x68b9dc45c2e1a2ad, 0x538fdb0ba7129fe7, 0x3a7490e49197bbd5,
-    0x5bea2b746711a61d, 0x712f72edf3a08a8c, 0x8cc6f4d6a7857970, 0xcfadf8f00c905d09,
-    0xd6d7ecbcacae4cef, 0x222d9032200e66e5, 0x0210f9405f7f4d83, 0x6b53a2ba85fd7716,
-    0xdaa69bee6a011ae6, 0xfe3f10bf1a3bf63f, 0xd085eb688cb53763, 0x8de6cece8b2c9cf5,
-    0x8398e8776517c5aa, 0xc55b8cbcbc471b40, 0xe16fbb618c4faaaa, 0xbc7845440a4c195f,
-    0xbc619bdc683dc9a0, 0xee633785cc6ae8bf, 0x253abfcc1c58eedf, 0xd0dadcd96545aef5,
-    0x3f70aa90ba63d621, 0x510b0a27abba1a8f, 0xe808d885cb37ed88, 0x636b24e837f70a6b,
-    0x6376708d65cb9809, 0x4f464bccd9539b7b, 0xf5fd876245e59fc4, 0x01c0a954b40b9901,
-    0x37e99b0dd0e06b47, 0x7cb916e70fffcef9, 0x40fc9511eddaf56c, 0xf61be7c2bcf1b069,
-    0x98cc8bb0db74b2b7, 0xd4dd8c201da3bd12, 0xe0859c99c90f20dd, 0x4e13f0210c449905,
-    0x7553fa5e62c1774d, 0x552eb23848974b5a, 0xe6ec25c0d05c9e33, 0x8e97e186d815cdef,
-    0xd88336ad87dd32ec, 0x618a39491b9fa83d, 0xf0929c07478642ee, 0x64e99ccb44393b0c,
-    0x687b774db7c7e65a, 0x5a476291d2bc98c8, 0x38b6341266dfa2e1, 0x114b2f893d9860c6,
-    0x23df3cfa3e023ed2, 0x16aec53f8a1355f0, 0x6e3b8eccef50ef5c, 0xb36630b65955edc9,
-    0x3aa6d9be9be1488e, 0x387626e615290af2, 0xbf1b0ea17f5baeed, 0xf096c99fe1c96b92,
-    0x64c565e0b94bec8b, 0x8c1ce26575224918, 0x54bbd49e2d5ad01f, 0x7d6dfe22d1dea58a,
-    0x28ad364c2b1cb68f, 0x74ea618181586aed, 0xf6a0d4e79c7c11da, 0x4826cd68407fe8df,
-    0x6b46e38b576b7474, 0x264a4f264be22acb, 0xeb10220807b0756f, 0xdc913b569fa25919,
-    0x182452b4a1ab05fb, 0xdd06260d41eabf7a, 0xf6c2e6dd627bbe7b, 0xbfe805ee2c3c0e9b,
-    0xb6a27de8a93ed47b, 0x9f35175956f45c04, 0x2e736f1e05b69e89, 0xfc241d2ca32e6a9c,
-    0x668fa8c6fae6a7cf, 0x705f88aa2cfc335b, 0x277775f6804ce713, 0x64e0f9d96a3a922d,
-    0xb4c398f3b1b4d726, 0xe05f48cc52e705ed, 0x1b7627d9f49a8cd6, 0x27fdb0ebcb796278,
-    0x19750ae9250c0a80, 0x748535efc08b2a6f, 0x9aac4036aa287e19, 0x6e832a99c09604ac,
-    0x6d5410f1bf324e78, 0x81b67383ddb1492b, 0xcb1d986b4ef5879c, 0x9d482ccaa93171ee,
-    0xf2f49c443cc14b9b, 0x4902a18a440d65a9, 0x5d11a17b642eb264, 0x6fcffc98258fccd3,
-    0xe4bacee4e8c259c0, 0xd885487acf4ada1f, 0x7d25eda7add8e14e, 0x644a8630130eb069,
-    0x239e2eb2ad984c54, 0x92b04c45dab55199, 0xb563255c09fcbe39, 0xe40306a2fda8eef7,
-    0x4dd14f7eccf6819f, 0x9300d527b9caacb3, 0x41339197d38dfe8f, 0x991f32fea3af5d7e,
-    0xca097524025b3c3f, 0x999005e0cfd9efc6, 0xe93bdc964648ffb2, 0x9e34f27ae329e1ef,
-    0x0d49f8244615079a, 0xb5c5fc562ef70540, 0x41209be85153f62f, 0xb2c1159467f2120f,
-    0x659707a8d8124f19, 0x7b01557938f0f974, 0x3ac0f809dfcca00c, 0x7f2284107a1daf06,
-    0xc43c3b9fac637ac7, 0x95e0dc3c69ef4ca1, 0x8a2d36f4db6a17a2, 0xc571db3dd626b6aa,
-    0xdb1f11078e0ea1f6, 0xefd2100496fa269c, 0xdf3be1c38d9b67a7, 0xb916e4056732cefb,
-    0xa3836663358c5dc1, 0x846eeb7288656870, 0xe65607498dc03c2e, 0x3f2439b4a3635f24,
-    0x4f7568a4020d9099, 0xd9b26a30a2ebfdae, 0x8c2f82cae105bbfc, 0x3ae153f972e18117,
-    0x831f33d8159fea78, 0x8d22677c0c9f5a61, 0x741c48b3c157d32f, 0x62c8fa36b0707f43,
-    0x4c5d99a72adb4240, 0xfd27bcc8fa8fcd82, 0xfe9ff51f7735ef7f, 0x96dba2c853403933,
-    0x57c4705d7446ac38, 0x9811fb78ac58a493, 0x86ff4e5653e06a8b, 0x7e9968fa778d0d6b,
-    0x95f5b19a6ae417c7, 0xea44637134899d76, 0xba19728c165ea32a, 0xd08f10b2113b267c,
-    0x197459b62d53e899, 0x178917e93e63cde7, 0xf5825387b463be60, 0xdcd455e50bfb90e9,
-    0x0a12142fcc5536d8, 0x8bec8b24b462bf3a, 0x485db8d3a49a1eb0, 0xff4ce4c2673d4d70,
-    0x69da6a38b5451bec, 0x098f5225e3700c54, 0x10511d0beb74b03a, 0x4c46f4d630eaa881,
-    0xf2b0eae82556d450, 0xf7457a086340b231, 0xb7dbe0257b5f3bc5, 0x84d3b460b4aba917,
-    0x67879a834730f23d, 0x24aa76c5ebabeaf7, 0x37a3b9e73e18fc0a, 0x8a5334679f33c9ca,
-    0x28025f92150f7d1a, 0x3dba988fe96fbf1f, 0x87e8c722b9be8ce7, 0xe6221e19a91d7f5e,
-    0x837970d37897ad40, 0x7db859f547004d98, 0xf932c4bb2df5d353, 0xa27bde701776b823,
-    0xc6bea025fda005d5, 0xe0d12e64b4715fd4, 0x800fa2fd4dd51b46, 0xc95780ed39e51c0f,
-    0x7889112e3c923c1d, 0xd474707968f8a5d9, 0xc3047c518d56175d, 0xe6fe29fb55ea9150,
-    0x264dbf3d145a9a6e, 0x989ed74acf610611, 0x4a3e18b175fee002, 0x91790735779b08d2,
-    0xc12e0497da12669a, 0x52a54c8391a3fd1f, 0x01cea2c35e1b56a9, 0x14b27b8063a3bf68,
-    0x4f3b2e2e3ff04a19, 0x9e80d7763e3d48e4, 0x153473e39c8e71cf, 0x31a1e986fc21d61a,
-    0x3ed8a6f62d7770ee, 0xcd342254d246640f, 0x68503e2267120775, 0xd2b07c0c9bc937ae,
-    0x2d9349305f552a94, 0xb0edaf1907698334, 0xddf42551269c65dd, 0x574760a434741c39,
-    0x25f52757a60e3b13, 0x25bd1a1f45260c78, 0xb0e7344c741fdf7f, 0x388dbc5a121b1798,
-    0x978ddcea3f97bf74, 0xba79b5983dcd0b4e, 0xbfc49a4679d557dd, 0x5765445932d34b4f,
-    0x1b0049bf960a7d48, 0xd27d649d6e265f4f, 0xa3080914b9276d97, 0xe541edf0df02f5c3,
-    0xd63daecce0c87feb, 0x3068991c022e499b, 0x6576e85e33793445, 0x6388dc2e913ce42c,
-    0x444934dd8a9869a7, 0xf7a2f9f25296339f, 0x25f9da9dfc49c641, 0x196d868f1e24615e,
-    0xc25f72cc2c049344, 0x23bc65c93ae15c8b, 0x5944c7b22fd9cf83, 0x6575bd3568555a26,
-    0xbdf7153c418cdeea, 0x7bb7dafd4b757811, 0x46f71e9064ef768b, 0xc7a9c1af8f3716ef,
-    0x41ea61bb4d81f7e8, 0x6dda8a36dec0fa2d, 0x832dac06c489fd98, 0x71584ae11d7732d5,
-    0xbf30e68daa808197, 0x2269650034e3ab56, 0xd6ff60b7c1d856db, 0xae08030f2bb155f7,
-    0x769a38b88da450db, 0x8cdf06c39ff73317, 0x7538eea73aaffbcd, 0x9043a2d9358b7f25,
-    0x0806d718778103e7, 0x234641b62d0a9985, 0xf811a2514c07f667, 0x39853726564b3145,
-    0x6b077251f2058c2b, 0xfc91966db32fb24f, 0xa4c5c7a48c5a20aa, 0xa73e073a967a6d99,
-    0x3cd007d3a1ef7519, 0x980bbf7987897569, 0xbe686c4727ffd088, 0x838926324a1be6ce,
-    0xae37581feadb06cb, 0x40a7bfd100ec9171, 0xcd21ff592cf4fb0e, 0x319105683689f2ca,
-    0xa27718c9b23dc4dc, 0x61a9199c2dc7534c, 0xdd2fd06cff821abb, 0x5f1e26aee2cece05,
-    0x60513acdff7503f3, 0xcda9cc868fe2e1e8, 0xab8e3ece69ef02b8, 0x740d9ad6f3ab5be5,
-    0x8d985196c0ded9ae, 0xf22d7c0883e8afd2, 0x57d00d46f1e8b6ba, 0xaa01a4760f465ffa,
-    0xdc5bb8ac76263fa2, 0x49f972fde7c8d377, 0xcb13a3ffd911384b, 0xbb744f8f749ad9a7,
-    0x3ef5aba7fb4fad9b, 0x9802faab0e706cfd, 0x6c39e55231a61dfd, 0xd480bbb96543c620,
-    0x919e4120dd7442d6, 0x7d292ac0625323fa, 0xffafdefb2d3fe7f0, 0x04561d72703d8814,
-    0x540205721c58d453, 0xa4671bf6783a7b17, 0xe9e2632d51338266, 0xd394f2631898f9fb,
-    0x459b20d00b47ded8, 0x1e60272bd861847c, 0xd30fd07fbd444e02, 0xc325fded1bd17a4b,
-    0x77f8d4d31dca30c5, 0xb501618c3f95f0fe, 0xf4750fdb5ac32e25, 0xd10de7b735fec8ae,
-    0xa71beac3a7adeacf, 0x537aa5ee0218404a, 0x8e8d50e3f8bb352c, 0x966537904505c55a,
-    0x047f896af9bd419f, 0xd84d38beb36b4441, 0x99a5aa7dac33d63e, 0xfe4a5245bab47a4b,
-    0xda34b43ef13bb29f, 0x5b0070b03d0892c5, 0xba3de82c8e0e22c7, 0xc70148ae4ee5c72c,
-    0x5bd6bdbca97b4023, 0xe879b0b7fbacc065, 0x75540f5c85564558, 0x558384baa77933e4,
-    0x855e25484ecabc3f, 0xf2195bad192f88a7, 0x9ab8e28efe30d57f, 0x9264562babbdc146,
-    0x8bda5a71709a2e90, 0x09559c288337d9bc, 0x87fcee06ff425da8, 0x49de1d8beb1a31e2,
-    0x4cb26e5e1d60e76f, 0x8a14362fc2cdb4ac, 0x2498a5a2f912cda6, 0xaacf36f6caba5722,
-    0x693cee74550dc6b2, 0x6648478b34ea27be, 0xe22c6d926b2869e2, 0x09603c4c26313eac,
-    0xb1db7ba419232d96, 0xe5e43531adc46273, 0xeaf178f27dc39782, 0xa23c793e1548e4c9,
-    0x99bca503f6a469e2, 0x9019cb101b5851b5, 0xcb6cba36bf66c9de, 0xeeaea9d3049e81a9,
-    0xc5b5590c692e1729, 0x2785ce9057a8589d, 0x67553e432a73da14, 0x2e867b3bf1e1b840,
-    0x72274e1cca75e26c, 0xd0784021b744eb58, 0xacdd8cf9a3196757, 0x87451641f56942d7,
-    0x3387e537e33c4cb0, 0x8b2a3c97b55b5ac4, 0x0133d79fab36962b, 0x3c451ae5701e8df1,
-    0x73805f713d3eafc3, 0xb9398d62fa8bcc16, 0x9cddfa8e25b12e34, 0x57599cdccbae3e65,
-    0x207b9bc63d39bc33, 0x1bae96aede104ec8, 0x15b3be0e03641f28, 0x20029266ad7ed4d2,
-    0x85fc1a0e8733815e, 0x6ec164054e6115dd, 0xf256d7adcacbf09d, 0x6e0315292e9ef8c7,
-    0xa75061221058e0e9, 0x381dc958ff0205a6, 0x147421ea954079e1, 0x0fca5312052d8c57,
-    0x4a7544ff8dee2f89, 0xda4391c5a61d7c68, 0x061ad8cc9d69a10d, 0x6be784f0e3a0a12d,
-    0x5bd8ed5aadcd62fc, 0x1c78829c2d0b6f43, 0xe0448bab05efa4a2, 0xdcd9996da63e4231,
-    0x5b0070d6158c1dc0, 0xc8580ca021347649, 0x156925828d4986df, 0xb4a280d634a3bde8,
-    0xde6838ea075576ce, 0xaf0261a09e6e7fad, 0x407a467a745553e3, 0x418f25eb12b60fd5,
-    0x879364b8d540be1b, 0x70ae8cdbb233c96d, 0x53dcaf35f7d53dce, 0x31f9bfa1a9f7f264,
-    0xbcc9ec946649a6ae, 0xe447e6859965e6d3, 0xb44df4e6d284f1a8, 0x1e491a951786de1c,
-    0xcfb2b5f9d47a901c, 0x25874743106f70e4, 0x6c84798112b4e145, 0x2baf7a054054d86f,
-    0xd753cb4bf39b740c, 0x8edc2c4b5a4a92f7, 0x9cb339022e7594b2, 0xe1aa90cc6e9c730c,
-    0xc1ee33243f1845ed, 0x797acd404e8d6117, 0xd4f8d7cc60e9ab5b, 0x77c980f746ba42a7,
-    0xcdda075405fa7179, 0x0ab6d81ac7183490, 0x5d5beae6e666424b, 0xec7a8d5d7be4f90c,
-    0x2fc36a7234e4719b, 0x721edd5912ca008b, 0xadcc5bca4798d831, 0x2d5e698d8e350a77,
-    0x766867c9184c11f7, 0xdbb90ae9558a1521, 0x6ff0eeeecadd1770, 0x44f13f3bcb242b1b,
-    0x4ff827f3074a67f4, 0xc31fff9744db5f6e, 0x6c2ff858fe918d8f, 0x70127fe28fbd083f,
-    0x014628b2a85e4260, 0xfdc5c0532832295d, 0xd3ea02beaee11540, 0xf41228be444c3112,
-    0xefcbf9550095202e, 0x4e4b5895cc052eca, 0x55b35ce1ea4ad7e8, 0x910cdd071a3a51ff,
-    0xc2d046b3f567a843, 0xcdfcc0220b8fa276, 0x70bb74820fab80e1, 0x1f22f3044c05e342,
-    0x1037a159cfaf4bf1, 0x52ee27bf66f7be32, 0x7f3397f6938bd2fb, 0x3de9f6b23b4ce667,
-    0x2c82f027a6af4708, 0x3ce200af23f33bb7, 0x9fb644f882a9dfcd, 0xcd0b1e08aaa402fa,
-    0xc97f9d2053c82b18, 0xc624d33b7d96b7cb, 0x9187365eeac7fda0, 0xebbf9d91e848f063,
-    0x6a04c3289cc28b84, 0x41ea1cf52f000176, 0xc7bee6e6e6672a61, 0x24d53b473737df01,
-    0x5c9b656f14826264, 0xc90be7aba203a359, 0x1ce83d29ce852243, 0x4027d5fd4455951f,
-    0xf9234b3e214dacfd, 0x0c0c8f00ebe8711a, 0xb4debfee5e9fb99e, 0x9887244cfeeb24b6,
-    0x55d8d47de4d036ce, 0x686af91080b56a7d, 0x6268757ee21c27fa, 0xa9a64e4e60d37c99,
-    0x8d1d21fee49a1a7f, 0x02d724c6f3345adf, 0xbdfe235b9fec7f4f, 0x27f3663c0d6d106a,
-    0x361b309b8acdd8cd, 0x7c2879d8687017c0, 0x24892ddfb436f0cb, 0xa145da092099847f,
-    0x6437379f0e525040, 0x65b07ecd68689bda, 0x7c3aace9ac0b5888, 0x618e9784a9858a38,
-    0x60a58937fe623a52, 0x286ecc938de879b5, 0xcb7f3a48b4ab3837, 0x4075312f05e7e08c,
-    0x00a8f299060cf4d1, 0xdd5be87cafe86c5c, 0x10e3583115a32fac, 0xc2e037e07fd3d941,
-    0xd5de862fe82f2fd1, 0x3ec6961f43aa678c, 0x8eafe9c166332f22, 0xda35a0a2c90b2f4d,
-    0x143317747d34be23, 0x777533deb1db854e, 0x12ad7424508a7542, 0xfc1b68c4fbab9b1b,
-    0xa614469e844e8ad8, 0x6e71e954650e8e2a, 0x90af8c3f7135f934, 0xbd8debc7eb037dcb,
-    0x38a02d34cb38e08a, 0x0edcd4fd8e627e5c, 0xb2c2dffa069aedbf, 0x9dcfcdb30cd4292f,
-    0x409c8ca6d0948cd9, 0x816108214d4c10bc, 0xe009dd148ea59431, 0xb3d882c22f8a95f6,
-    0xc81a489e29ebd3a5, 0x08765d1369e2e680, 0x552e54381cbe2f2f, 0x6f93d2abec6c5b40,
-    0x972f73b24d5e89b2, 0xe03fb07a577700ed, 0x892b9068bbb098da, 0xc9b2faece417219b,
-    0x4f38099d253c1652, 0x87b9cfbfed019cd5, 0x7ac8cb8b985a33de, 0x15861788b748eaaa,
-    0xcc19ad29e8bf9042, 0xe4ce28ceeaeeaa89, 0x9c3f88db668fc65d, 0x79ea59662e94993c,
-    0xf795ce69ba2d1db4, 0xddcd6cee0de2772b, 0x668e22f18e42a296, 0x02c4d2fea2357a67,
-    0xd7a61905f6b298cd, 0x3d93618e93855d3d, 0x1ee9b1928ec35457, 0x5808b983bd5e8942,
-    0xb2e23e4c930ee1e1, 0xafdc4a795c0b983e, 0xe7b72df9ec921e99, 0x7b92ee9d3b29d7f5,
-    0xa9553a96e67d1bc4, 0xb69d6b7b66064d79, 0x76b6c8ec9a71ef73, 0x3271672da145b051,
-    0xac5b0fb8e1a75556, 0x5d1db1ae0312de90, 0x536b9662ca7ef621, 0x5fcc234453720adb,
-    0x5c202d81c9aebbab, 0x8d8f9a6446e61c60, 0xfc6761316980dc38, 0x359f388e2fb4705b,
-    0x13a27ec8120064f6, 0x9a6a1453337965de, 0x4c93c9271a13e51c, 0x0d7eb3240b9b4d99,
-    0x21c20f622a099ce6, 0x88aec0f8f3c5b24e, 0x26c111502eedc705, 0x8a5311326d45c3d2,
-    0x4decdd63ef3d881a, 0xb180642a2612d570, 0xf89ac4264ebecfcc, 0xf386da2670748aaa,
-    0x26308954f519a737, 0x1764b7e0b71474ea, 0x48321e65e69a5f9e, 0xe97b1b4e083821f6,
-    0x72ed7303999712da, 0x093bea92104233f1, 0x860d6e48c98c0603, 0xf147c6fdb869075e,
-    0xd97f68e3bed54c71, 0x1b89e3ea8d24711a, 0x2ecda052edc1ea81, 0xaa53c5a5cd313149,
-    0xa7d1e02de02093c3, 0x6a924f2346317cd2, 0x62a8b19e1ed86db4, 0x51685a539ad64901,
-    0x3b3709986922cc5f, 0x1d5bc8922cec0034, 0xd35393891d359d42, 0x00a38a783616da17,
-    0xd7a228bd16390f13, 0x7aca49c85091efe8, 0x4cca6b64c8dd4d9a, 0xc75761f07db6989b,
-    0x1ef36675cea94891, 0x70884e1b5a26ee76, 0x76d9de96b053ea68, 0x183c87a1b0fbb068,
-    0x5d02638d88018f15, 0xd57f03cdd78a73bf, 0xea02e657a49fcf7a, 0xb6ead6b37453ab9d,
-    0x4bced3cd0a28d60a, 0xe9e5ad15a898fbf1, 0x8b6f87b49e767810, 0x5a5e34b3fb471b6d,
-    0x5bd8dc56c96b5d7a, 0x797b15f9fc84068a, 0x5d433b3775363f33, 0xc89de8af26c11b35,
-    0xcada41925a6aaa6d, 0xab7576768ddd5beb, 0xce3ecaa65373ed01, 0xac43c90a21b1b3ba,
-    0x1cd8672de9a5c65b, 0xcb20be6572c1bd60, 0x8de1908c390da408, 0x30ba9c18390f8ad9,
-    0x76492b64a42402c2, 0x9226baf12cd4e108, 0x5a873accd02b5940, 0x0e0712f291123743,
-    0x47b628d57426db29, 0xa465f5540dd1ce22, 0x7dedaa4f825f1669, 0x214b4248a8d1d496,
-    0x741eb00e3b6a07f5, 0x771c08c5cc5fc59b, 0x95c7b8faacf5f470, 0xbe66c864fa5c3bf0,
-    0xe8ae0ebb76ab1d32, 0x012eae19b818ee1f, 0x19e0d403c006c397, 0x32ed31413d8606b0,
-    0x3b78d77851ec0f8f, 0xf49b1e16b8cc8d51, 0x206a44ff1901446c, 0x67e44c30fa405c5e,
-    0xd86cf0de423ae364, 0x9abc9486961a4702, 0x53d8f43e1608fe0e, 0x948477ce075e4ad4,
-    0x499c0d18f3596779, 0x0a16f0c6a1a3e56c, 0x879b0a0caff4979b, 0xdce2d1221b0cfc26,
-    0x38b1986a2fc6d4fc, 0x67289bf7de5fb92f, 0x55292f7f40c24dda, 0x35e6d1ce52203a0e,
-    0x4763f7bb1f582fe4, 0x80a7a544ce589b95, 0xca5c5b720a0c613c, 0x33b5c9eace609af2,
-    0x841b21a6af5a1279, 0xacebed96454cfb57, 0x145caa07334a92ab, 0x060d7fb63a5f2dd2,
-    0x46c9a95761b59c6e, 0xac7ff70d37a2dc03, 0xcb518e983ddafbfa, 0xa13a48bc0e6b3f37,
-    0xe09a77cf132ca8da, 0x6ebcceee79a57765, 0xb94905f749570bb8, 0xa60c30664b5afa93,
-    0x37d917f701c348cb, 0x9a89c4a9335ed0c1, 0xcb143a0e9e5e5977, 0x7a38c963fa83edad,
-    0x220b90f78a2c6bd9, 0x23137f93f8733135, 0xd2d9d8f5d5758f1e, 0x9204a7e9173a3c35,
-    0x2f88fad1a3c8de4d, 0x4fe2aa7d0a85734d, 0xed6d1f90fda7396d, 0x7d92f83f804dcbe6,
-    0xfc293dcfba1bb36e, 0x13493a9c62ea32d4, 0x954c7d0cd1569ab1, 0xa7323f96dce118bf,
-    0x95e25221106c5004, 0xe12fd065e9b11b29, 0xb1a0b440de20257c, 0x56ccf8ad55765a73,
-    0xd55f6017ea1c531f, 0x99742c1915513355, 0x4e8949245614df3a, 0x92066349db5f47d2,
-    0x34e2efb394f39beb, 0x0f9413755a3011ed, 0x7ca01e9ea234f20f, 0x42b88ec3f97eabea,
-    0xfbb22afc9ac02ced, 0x9283a548ce9c73fc, 0xe66619ba123a0f79, 0x46116104831f89eb,
-    0x6cf8d3c1a3cdd4d2, 0x7a9dc59ea5bfb2da, 0x7516cad3f8e317e7, 0x1bfa5859f8a7edc2,
-    0xd771e57df2a15973, 0x5c45bb7e9cd57bb9, 0x8967ce3ef4c71888, 0x881d2c8257ec962e,
-    0xaef550d6f018c57a, 0x58f6ea265f2c7acc, 0xcac1e7aeab98d92f, 0x1dc45e917e4eb624,
-    0xa10f7b1bb023f02b, 0x04b04c5eae6a7dc7, 0x51fe7e4123d9a956, 0x8f4ff4f36c16bda0,
-    0x65d573fb4d9b8a66, 0xf6ee5ed76bdef8d4, 0x2af6ace7d918f6fe, 0xc063792d975ce1b6,
-    0xf9410d3c94d27973, 0x86be9f0f4fe2e0a7, 0x52de7d9152efb3c6, 0xf4ea12f7ea8c3f02,
-    0x5bed7baf6ddd0f07, 0x2e52a43bea264fba, 0x3933533dbc4826b8, 0x0cf3b15ec6690b37,
-    0xbf48f2f165d816d8, 0x38b20d5b05ccd865, 0x11aea2b559451183, 0x9cd2b753d655b4f6,
-    0x9f8c45fc09edb027, 0x4df83dbd9dfe3c6f, 0xf8cf6d7b3eba853e, 0xdc723cf92c956ea9,
-    0x2dda5e6ce8743aab, 0x9e172ff529dfd959, 0xf1088caf3543c34a, 0x25485ada70a0a5ed,
-    0x61a311fb4b1aaf99, 0x8ed76c785695ab65, 0x6df747b832a7d092, 0xa5f4636178dbb863,
-    0x82b823a3167a2c08, 0xedab3d2c7e72e190, 0x7c505c4b9ec0746d, 0x2a73cdad8ded4028,
-    0x37a53d66e2bd36e7, 0xf468fa31dbde7f2d, 0x15b75524330e36df, 0xf2967b3c6f828e07,
-    0x538b6558c0b9b3ec, 0xb8c91cb93bca1ea5, 0x49068997269b26f6, 0xb5bc965e039d128e,
-    0xff2b4089d52ea37d, 0xae67fba6c075fbf1, 0xd05d7a65288c1d35, 0x693766268b0663bb,
-    0x0ea8abd6e191eba1, 0xa09762e4cc9798fc, 0x2f1f03506bb05414, 0x85c10be8577096e2,
-    0xef7161b51ef6f6ab, 0x94efc207836f3a42, 0x6c07db73672860f9, 0x4c97aca261cf04d1,
-    0x85b3aebd88d66c30, 0x1132749eceb31edc, 0x9e2e10356b3ac447, 0xd6cf10fe08b470e4,
-    0x94da5e1176cef53e, 0x1602ce43ac437fc3, 0x829bd58320d2e9bc, 0xf500fc9294f4ffb6,
-    0x7db724a296379366, 0xde765ed536cfb4ee, 0xa19f8b5e4994b2ea, 0xb96774eb2023b442,
-    0x50e8eee11239ded6, 0xbc81d219bfeb7606, 0xc8de8c3647e4c94c, 0xe94e80c6065f1e8d,
-    0xef5955e12fe62d01, 0x91b9f2f39cd70cff, 0x8d94a959b11f0d38, 0x1afed50e8d6d961d,
-    0x1bf948e7286f5b4e, 0x74a76017a8f27376, 0x9be4cbe5b65f2faa, 0xf29cb9c4f25c39b0,
-    0x92950dd2a6d7a8fa, 0x3fee56ded6cb5c6b, 0xf28fb66a8f4be6f6, 0xd6fcb87db0dd27f8,
-    0x8cb0d5fa1e7f0940, 0x64b491725ddd944b, 0xee497df137e493c6, 0xaa34b84bcfbc006f,
-    0x3b7dad64d4edc8e6, 0x3a656142827dadbd, 0x2e53531d64303535, 0xd89714c273160eac,
-    0x9f210d21514491a8, 0xe88e6d20b868c66d, 0x3d158fb286c4c897, 0xe166f98098834016,
-    0xbc5b6a9ef240136e, 0x0cde865b0d458b96, 0xcc05fb2d2a6e6951, 0x2452ea33a77e22d2,
-    0x75bef4d6601bc8a9, 0xb383515e2d6587db, 0xe44cb7e859e40eaf, 0x371adfdfd4d93dc8,
-    0xe7c1adc21e17be10, 0x8946259b2db18f5b, 0xeccb45bacd5ea8cc, 0x23f745026a3ba02d,
-    0x71cd778f832a1485, 0x758d72dad4217f3d, 0xdad9b9f3053500d8, 0x73a943d23f8dde56,
-    0xc3e180ea35cb13c5, 0xe8ceb4d52d9fd5b7, 0x27619d74c4f68e7c, 0xede4c5ae0c6c3fdc,
-    0x11fb3853a24b1f21, 0xc6d00acdaf86920f, 0x5cf26b4787bb2e4d, 0xba0ac3d7b6897110,
-    0x4a9d606d33365758, 0x44a66d60dc7ddb3a, 0x8a6e4d7ae48f240b, 0xead33611ceaf6811,
-    0xb8b17dc93b0b2c65, 0x4931bb30cc7f2e24, 0xd593d402fda3154b, 0x8db3a99f78c66388,
-    0xfe923243f27543fd, 0xc046b3ca2f2bd8ed, 0xa7cd6e6eed566865, 0x8b4b3add4cab5a46,
-    0x5b11fcc8af9454f8, 0x0a2f8c1968c00ca9, 0x6cd43d271abf0d71, 0xdbc025cea5b871fc,
-    0xbbe7da62179e5bd9, 0x91791b96accdef24, 0xa019595897ddcde6, 0xfdd9d88cc46d7db1,
-    0xa949aa10ccb9f7a6, 0xfba9a986ab6592f7, 0x13a9704bced72aed, 0xfaa1533f49e46de0,
-    0x98924315963b5558, 0xc4bef53c08399657, 0xee7f8a04586f31c7, 0xdd65dbcdd8aaa63e,
-    0x4eca1b0994ef5f08, 0xe270b6204d18ea17, 0x4648629d733aa80d, 0x0f7d1a599844006c,
-    0xcb562c241f843d7c, 0xc28b4fca47ccd47a, 0x28f20e4644ad31f0, 0x4c22da9073f8c725,
-    0x0939f7cb8eaead1f, 0xdafc87870f10c9d4, 0xc2a1fb367df513b7, 0xf1c9c0d977aab183,
-    0xbd71e62bcae23759, 0x38b995c9103de3a6, 0x26e6bc9caf16708b, 0xf02edad43bc37bff,
-    0xbe7f1fd976fa417f, 0xf71269906bc523c5, 0x29a0f6ccd1d7acac, 0xff82d6709b9539b6,
-    0x26c05bc9f87fa3aa, 0xd3c38fb7ebd4a0db, 0x9646733a68469fe9, 0x736880afa9f3035f,
-    0x499c9ca84d6bdada, 0x9c37cdfa8cc48d65, 0x514a6e286b32c393, 0x904e18c3384ce9cf,
-    0x98ff857a92e60c1b, 0x019983a2fe4b2e36, 0x658489a44f592a51, 0xb4a9fbc6ce08199f,
-    0xfcd749df26006c89, 0xfb6ccbcbb3b14498, 0xb3464b004409a2d5, 0xa25db6999b685d14,
-    0xdd45c186ceff941b, 0xdf646b9ca5b670da, 0x22d6caf090b7d6d8, 0x2eff65a1029cfbf0,
-    0x5fe176ca22d98ade, 0x8901c60d291678b0, 0x24e93d94792d7f42, 0xeb8db797585cdd7e,
-    0xea21e750cf4f5378, 0xba1160019e57b47a, 0x4439587c617948a2, 0xd6d89da003bbd2b3,
-    0xd78e322c9d443170, 0xf7b4ae7582d0eda7, 0x4a4fe51a69247fe6, 0x5d039c09f9117d59,
-    0xc3f91f2833518bcd, 0xd5b0b1f8b3c2dd93, 0x5909b1a69ca23573, 0x8a563b4bb6459617,
-    0x2b0f77c79e68f93c, 0x2ce141ce8265577e, 0x0cb692ad55c56670, 0xe8329de5cd9599b0,
-    0xf1789a70e0381d51, 0x1ccc94d1a40c5785, 0x4a1e08e4c26c7ec4, 0xbefb08a4b96c716a,
-    0xd3b98f5b5cd7f670, 0x8ba58ea64bed52ff, 0x0b49b4c48626f6c6, 0xa051b890d49a44f5,
-    0xcfbc6bc9c1ed9da2, 0x17fef9b91b792ee0, 0xc0d29b2a45bf3057, 0x534ef9c7e37da18e,
-    0xfa573017c677ee5c, 0x78206e17c9e1850a, 0x951a38078ccae4f0, 0x4ad96e7b1318976e,
-    0x6d7f03cf549cfb52, 0xf00d5c2fdd6bcc8a, 0x0788062d3d3ba356, 0xda414a8985affc8a,
-    0x715b697f068f5c75, 0x3e97469fdcbdb6ba, 0xaac1376b95883162, 0x27da9b9938160767,
-    0x557615b880925380, 0x8f099366768d87e6, 0xb92b7e39a75b1f0a, 0xf2a2c7f5696dcb9b,
-    0x4fbb6f36abc3d3cd, 0x676cc3ed23abc1e6, 0x43baa85a2f4c5e8d, 0xba6915281ac04c8b,
-    0xd33835a22693a07f, 0x1bfb0e00dc99e481, 0x819f2b2e0b04eabc, 0x273eb476c474bedd,
-    0x9f7945074ac58066, 0x8f21a116b223a5a1, 0xf38d667ede7ebefd, 0x8a7de8f3c6439b63,
-    0xe136897da0d4073e, 0xc07573fb09ec2e5b, 0xb5d0aa5c46356f1f, 0x9a9ad95faaacdda1,
-    0x7e789f8d4b9b02f7, 0x1da722c27eb4bb5b, 0x9d3a616fd8005f6e, 0x59978d08f9167ab8,
-    0xcaeaacfa8cad5624, 0xef3876a1a4759f29, 0x58ddc273dd5ec8a2, 0xc632f3fdc04b531b,
-    0x657c5de40b3c22f3, 0x6432099665499c4e, 0x0d6b89a84ae8109e, 0xfab05bc4ba91d842,
-    0x2cb27aaa49323e73, 0x2d4e7af9f9d98657, 0xd5443cd9d13817d6, 0xcbc49539bbd7b691,
-    0x11b328f956e42f55, 0x40ec6f34f578bf9b, 0x9ba02805740b9b6c, 0x433ed08f29d022d7,
-    0x3a48766f6e16cec5, 0x99a7954ead741365, 0x9608481d2af09378, 0xafd38e578cc91801,
-    0x49996beefa042b88, 0x76b8462f48be26bd, 0x7b3fb5c10ac6b620, 0x45321d2ff6e27d79,
-    0x4987d3bcbc480278, 0x0b23a4da6a296774, 0x3ed82e4d166636a5, 0x4ee52db806b52f3b,
-    0x1f06fd85df46dbbc, 0x19376c7fd569558b, 0x277c1f097c5cdb66, 0x07806874df5db9ac,
-    0x415ec8cc6a831370, 0x4be4b60519d89f88, 0x6c83c1e943593776, 0xd3f363deba92b5ab,
-    0x57ed1a43e2425963, 0x9b0c826e0985ce5a, 0x64671cdbbfb1bc0a, 0x07e065a73252b82d,
-    0xc9c6a86356a8df68, 0x81130d013685ea95, 0x943330721d69c5c8, 0xfc9c3945a72cd5ba,
-    0x751b33e9b48b1b46, 0xb3e37f33e5c74b38, 0x3afa70dda997fdc7, 0xdf8d6d6815cb12e3,
-    0x931f8831118839b0, 0x13c88a0d5b1e070e, 0x6a0eb650eb3ae1ba, 0xd55e2b39c2335536,
-    0x3c895d00f039a67d, 0x1e8c83d7fca30750, 0x39f9c292981de2a2, 0x671fb2983f255909,
-    0x7bac59efe54def3d, 0xedf8dec587acc045, 0x412245edd018eb12, 0x65a21865931c6d54,
-    0x6913a21f7f03ee9d, 0xd24016363fe49b06, 0x3bf62f71c6b6da67, 0x890a8494951c41d1,
-    0x74f42ad51de4e686, 0x868de7e40cd40e4c, 0x2a9fcfc7cbaa9c21, 0x14b276ba165ac2f9,
-    0x1c2b9844f09c96ed, 0x19fd90597e8d7017, 0x3bcd1db21779188f, 0xfba503ca2ae40ca1,
-    0x853f4378bc006ea2, 0x2fe98286e2426d95, 0x34db41bff4f10b9c, 0x772d6dded776fea3,
-    0x752fe9c9354814e7, 0xdecbb25e5fcb98bd, 0x5bf7ba9f3ae9b747, 0x32b1a127b6b23da5,
-    0xd7bd5b8fdede8980, 0x8d76d8490471c159, 0x64b4c78477d0b949, 0x12595fd1a5fd5270,
-    0xbafe616b372d4c08, 0x3af26dd4941d2d2c, 0x2a1816dc1ad09afc, 0xfe36db807dc140d9,
-    0x568ed2f96827f696, 0xf74a39bfc5556a15, 0x05e3935e78f73af5, 0x1d76221e06bcd49e,
-    0xc3bcece751b7ad9b, 0x64ac07bf78f9cec6, 0x733c1a624be096d2, 0x4e3a2e6a9273b3c7,
-    0xed2bebf47c09b725, 0xceb7e8ead0a3e919, 0xcc0061de0f5d1a61, 0x461a2dbc36f3bc05,
-    0xc3c0d33584ff9e47, 0xbd709c4c5ebefeee, 0xb75fbe9d8ef3f1d3, 0xe8fe9909ee8efe7d,
-    0xf964d7d7887cd8d0, 0x2d71e3cdc6360b73, 0x534550aa55340e93, 0x9c7645c5183015fc,
-    0x8db7ee3ee772498e, 0x002505f442f2eb38, 0xabaab28a060e324d, 0xd7c6cb3a9c082a0c,
-    0x705e1ca219cd1456, 0xb0e911d9582d1153, 0x82a59caa8d8e670a, 0xad70f5a74885edf9,
-    0x6820ea1a24073366, 0x4dc08d73e74065f8, 0x397215cdfd09d5b4, 0x383f1a983355646f,
-    0x869e331ddfb1aadf, 0x46041d29b41a67d5, 0x48a388d674fe0f38, 0xce8626c7ab9a56d8,
-    0x837c2ac2f282fb6a, 0x13eade9c95cb2bdc, 0x14a30cdf6d0118f9, 0x5b67b3e36a55d4dc,
-    0x1b22048b343f97ef, 0xe186bdd6f52cbae1, 0x53125de18cc1b1d7, 0x3ee04ee746602eb3,
-    0x2f3dc3683dc30f79, 0x735c11e1f55f217b, 0x21c7385e667e9da9, 0x8c860c720f993db8,
-    0x7f290025aa2b199f, 0x19e2447336cdb4eb, 0x73b6c1f672a85d9a, 0x1ca6600205dec1e9,
-    0x185a9dae0b1d592e, 0xca865982464fe7d4, 0xa822d1a9bc37d9bb, 0xeae62665eee9394c,
-    0xe6ea0072d2da8f17, 0x5d40829c96689b35, 0xfc7e0d66ca3c88c0, 0x4fc5bb66b1662042,
-    0x17cff1703cd96da3, 0x3b0e47eef760348d, 0x45f12d0831d32eb3, 0x337c9f42d2f92253,
-    0x9d0902b1d36bd911, 0xe25ed305f52b250e, 0x1a7167285f9f74dc, 0x1439423f40deeac2,
-    0xc6bfa49779cd0357, 0xda5738eea599a488, 0xc3ec322fe7e92d06, 0x143641e912c246a8,
-    0x234fefb60c4b6b16, 0x8678874bc69601e2, 0x087f93ea4c5ce9c1, 0x083828b7e496dcb3,
-    0x35104324ef9bb21e, 0xbc339aaa3690bc3c, 0xe5208d9879f09030, 0x6b44e9940709a025,
-    0xdc8c0828a6331384, 0x251d88bbb107f00f, 0x881d25e2b4b2c4b4, 0x819cd2bb0655892d,
-    0x5f3657011655bab6, 0xe4cb7fba3fa2213c, 0x993a369b163b2b7c, 0xadd711ed100c1ba0,
-    0x32da915e7646fa7d, 0x3bc28bfc3483c915, 0x101e4928395f6808, 0x119d0040216282dc,
-    0xa2920f497561dcd4, 0x59715287c1c1ee10, 0x48b02b043b1dd36a, 0x86713f58e0346e3e,
-    0xa4458f4a7ae7d020, 0xa3aa5711b5e849f4, 0x73d473f777bd37a1, 0x86dcdfb515f0ab8f,
-    0xd797c519c793a180, 0x59552de91083b34e, 0xd7595566eace10c0, 0x01c407d945befaaa,
-    0xc9678099492bb8c5, 0x04f0621b58a7bdac, 0x0d17438c5826714a, 0x1f1e20b65e38405d,
-    0xf6366252c8442669, 0x0ca073e51f916635, 0x23aefee32d6a36b0, 0x292437716678d10b,
-    0xaece03a3fc3e15a1, 0x5b76e309b8466078, 0x43199e6c0e9def76, 0x50d48bef61c73d01,
-    0x13cde8234a5f1987, 0x16ceb02a1108203a, 0x2f3e7681146656e1, 0x6a6d29961d0af1f7,
-    0xeeb5787bc38c42fc, 0x2ab4d2eafe0d95f2, 0xf0644b6979b52113, 0x168ebc02a3ae68d5,
-    0x1cc2d5b276d22b65, 0xded6d9bd388392c5, 0x4e08b157ef97aa75, 0x6a3d66d8cc2e4eb1,
-    0x1b3edd1017457413, 0x3f6dbee64982469f, 0x671b32e72ba69b9d, 0x87b8d2a6edc5f7a6,
-    0x013800fb17145b33, 0x2c61056298693d11, 0x0a3d24f0c1b7e259, 0x627db751f4f48a05,
-    0x02afd43a6d17308d, 0x14d116f03f49bcb4, 0xea0b9660b97708c0, 0xe3b16127711dd0a0,
-    0xeb0db135fedc7f75, 0x7f692bbe03b092ba, 0xc63a8bbd7583b7e1, 0x22d6862d51b7d24a,
-    0x6764953ec63a0eea, 0xa527114fe5cdcd59, 0xcac881eaa4f73c6b, 0xd25c0c4d1e7be60c,
-    0x1defd36422a12ac7, 0x1ea64e603c1f08e2, 0x425277d0d03a602b, 0x0a532afc451f85a1,
-    0x0c4e17301da0e0ac, 0x2a2f10631f28c80e, 0xca9c8798697f4ea7, 0x7ee6ef0ed161eb12,
-    0xad19b3973d00f1b1, 0xd6261a4167bb718c, 0x78d0eb0512044807, 0xcc18b262bf899c43,
-    0xde0934c5e2d67a12, 0xf51fc60f90c1e2f0, 0xc1b8ecdb232846b6, 0x65e27826ec7d8777,
-    0x613b1abcd69745d9, 0xa3cda97017fd82d1, 0x590f1ba6163fe8d7, 0x50dc5f38a4872a49,
-    0xc793a68d808fcc73, 0xf8126a948aa83c88, 0x138b27d316e9128f, 0xd0a15a19fb5c1a09,
-    0xd3e29520af17b427, 0xc63afa6b4488b3d1, 0x45ae6ede7756226b, 0xd63b654bd589e274,
-    0xe3fc7b9d9dbf22e9, 0x56751a8072a13931, 0x7bbb1c7fb22a34fa, 0x84f8b5bc2159062a,
-    0x831e559ae7b3468e, 0x11bae6b9e0956627, 0xf8a49ddd0b9e5ded, 0x62d76f57fc24ecdb,
-    0xe060e245d55f6ede, 0xb676344704cfc0ff, 0x0245d2c0de887820, 0x46fb20920d970a7b,
-    0x5dcee7c1582e0141, 0x51266dde91110cc3, 0x6f974b6b4ceddb5b, 0x23d16734d6affe5c,
-    0x1c01e8a47f0eb0d8, 0x8fa960d8b07a13e3, 0x64377164147428d7, 0x7dec610f3180fa59,
-    0x983b85510c8d00f1, 0x94e0013fc306db62, 0x9e429c63df555e0e, 0xa9a10f138b53d223,
-    0x187130ce7a5f04b5, 0xbbd7f6017544182b, 0x8667a71047cbc974, 0x1ac36d25a6ed8c81,
-    0xc1d926ca00e8a2d8, 0x4bfbeef56921431f, 0xd14934b50be732b5, 0x2a75b6921c5bd347,
-    0x1bb4af77e2cd1a74, 0xb836c908b99a9287, 0xedb2b8bb21162309, 0xaf9139a5d69c55e9,
-    0xb979b41b311e6b33, 0x5c2dc147416407ab, 0x2f430c5e90e81f0e, 0x87e3b46907dac305,
-    0x7a4e373185352425, 0xbf763428ee8fb2af, 0xe39fd29f68a2cf42, 0x0560e47b0095b8b9,
-    0xc9eb177941bb2944, 0x0e0ed040bc8b2e68, 0xc1fc70f4b33a13f8, 0x4cd07278f1a1a41d,
-    0xcd3010efb1b51927, 0x02ef4eabb31564bb, 0x9a76d56ec4a21d94, 0x603b3b508ab14c41,
-    0x7f0dafe6b26e0056, 0x41b75881e5977105, 0x3e41f53d408510ef, 0xfda09fb614f13721,
-    0x88adaee2dfc37fcf, 0xefbdbb7bf3eeee7d, 0xbaf3f6b767d0cf3a, 0x91328070ce6a11ce,
-    0x3ba83b0e3480ee59, 0xda10b0cddfbb07fa, 0xb00d3aa1dbc4c931, 0x79478039de821014,
-    0x33abefb9659d0068, 0x9a4fbbee8f6cc470, 0x99d7fcd411aca9d6, 0x0cb60b97c1966ef3,
-    0x54d4e7ec48b2e290, 0xf764cbed70cce489, 0x88b0f5825960da66, 0x9e765903db177270,
-    0xaff976c4199c2d58, 0xd0ebb493728257b6, 0xc99dc25294e76951, 0x5f6495487c394c0f,
-    0xdeedb91cd5dc0b62, 0x5ccf5308ec9ee553, 0xd531560fefbfaaa2, 0xa65c329bbed533ce,
-    0xfe4b7374b6aa3249, 0x79215c17b3d01de6, 0xd9bc741caad3c188, 0x6e069a3ae22ac6cc,
-    0x71d4c4accea1065d, 0x2d1d0f0225fdf86d, 0x3bac324faa2e6ad9, 0x1944f75914fd0956,
-    0x5606843fd5437f48, 0xe71c4742070db8e1, 0xb4502b2ffb6852e5, 0x7267e78495e2ba18,
-    0x84af3ea77dc10712, 0x18ec12f82e4b1b68, 0x274a30b0b9279226, 0x022af64579c10a91,
-    0x469ec4539dea441b, 0xbf80a2b2df936168, 0x7d7d6011e065a563, 0xb911c4e646d42aa4,
-    0x449d1528b6b2dc53, 0x1d9698c66875c6a2, 0x2240ecc407e8d540, 0x8bade279d8833b14,
-    0xc48d055dcb87f828, 0xb025acb566277a66, 0xf69482f6e894aa35, 0xdf0d96676b348042,
-    0x6ec5c6041ecb57cf, 0x8f7f79f3edab9f9f, 0x3c4f16f97bfbd265, 0x952dca145036066f,
-    0x2d58abd4134df292, 0xb8d55e7a96e63c65, 0x0cc4489f515ef3a2, 0xac3e9a9ea244a360,
-    0x91cd49d4ecb1e901, 0xa8e65788ee89baf9, 0x8a9e6c91073e1240, 0x1d24e508d10476f2,
-    0xad4a184f4005dea7, 0x76c6d807aa444887, 0xa342cfe59a4d9a79, 0x4b1e8f853c76762c,
-    0xb4a367a2fcc6b045, 0xac6893df00a47637, 0x98259d9aba7396a0, 0xb2b25352b973d04c,
-    0x457b7e51e821eca9, 0xf294b85a2d3756bf, 0x85a67cdd79062a58, 0xff1a2d60deef988e,
-    0xd9f70b3e83ef8c18, 0x445b39c2f2f41458, 0x8a709317b8f2e3a6, 0x4a67c4ad9c6d3fa2,
-    0xd1ea6c13edb11e7d, 0x6a107ccd63dea9ce, 0x5e47058f8edce5a7, 0x1ab74ae9c1d49135,
-    0xe22f006463c4c494, 0x2de10ce469c480f5, 0x5ef86f7a0e7b60c4, 0x6a782fdd4cf11fe4,
-    0x99994e7dc8ca5591, 0x6cf86da1fee73cbb, 0x888f53f5ebade3ab, 0xd4b0d012bf298c0c,
-    0x7afc5dc91095809e, 0x8d9b746df2d45ca7, 0xef49ca8f9fa46b4f, 0x5a795f77d7e9b720,
-    0xbe0020df042e516c, 0x32208b2b9ea77a61, 0x35d515c9ff36b5f8, 0xaa9864535a848507,
-    0xe8aac720113eced6, 0x05f7091205aebf0f, 0x0be3793d05ccbbd5, 0x99ea71cbd562cea3,
-    0xfd3e939c38319fdb, 0x29eda3ba66672a4e, 0x3b6fb3b85b95982d, 0x1278b3dab396165e,
-    0x0619040fd39978de, 0x841f397d3d71ba49, 0x68d136fee40ce0d7, 0x5d6897f58635d902,
-    0xec58750fc79a05a6, 0x09d50046fd795796, 0xe7bd12c848598804, 0x1874af6f8b814491,
-    0x85c3afa4f8093b87, 0x32fc1ad3e1ac90fc, 0x3f0afb2660b7555a, 0x9c41e2f57890a30e,
-    0xd779598a7e4b170c, 0x6b325790fd81bb5e, 0xa49f79f6a0e8ddd9, 0x49fdd84cd895daf8,
-    0xa6943ef7a1ca4ee3, 0xe07f8111cbe76bd3, 0xa90d8423786a7697, 0xe53931163cd9f0ef,
-    0x56dc230e3864ec35, 0xc138a0d25860b74f, 0x73e47fa17f5d2e32, 0x04a9522ba97a4d84,
-    0xc7cf54ff6da86ad1, 0x8d4221da5ee9c814, 0x9d4051a09796a1ef, 0xdd918af7f7b7c8e8,
-    0xeadeb55f5bc6c739, 0x0fd318d1b648a16b, 0x73205b2522994256, 0x1153bb23332f67cc,
-    0x052b7e93a37f0cf9, 0xcfb4de9159cbed72, 0xa1b2bc5f2be72c15, 0xbbecb32dfbd201de,
-    0xfbf7e553785b1a9a, 0x11447ed02a095b60, 0xa7901d02ce6d664b, 0x20c449fae490fa54,
-    0x0b4a7818b11e7123, 0xd75dcf7b1ff18044, 0x6ca9f3e700a9e0c4, 0x643025c1ecc8617d,
-    0x0b55b1c0e99fc8e3, 0xb326ec9400904b29, 0xd85b4628baa619d3, 0x8dbb11f69b99ce2d,
-    0x3b2f9997b5ea43b1, 0x49a336679f9d807b, 0xbfb567390d326da6, 0xdcc628e3d4c68120,
-    0x87f8306067fc8249, 0x5791fc78f4f34f2a, 0x57651e79d241799b, 0x85c4bb366beb5f80,
-    0xda31cbbe2d295a0f, 0xa195396943128080, 0x51204dc087ecbc65, 0xa791d2225076e4fe,
-    0x5e30de7c75ea2457, 0x5aa75658e14862b1, 0x718b5745c1e9fe62, 0xe631e503789ee469,
-    0x55fb3d0bfa655f7e, 0x3e0f38a2b18620b9, 0x96b34baab8464835, 0x6d7edcd567b898a8,
-    0x681c5253d99f3a8a, 0x5da3ebf44ae39c73, 0xf65170ad275e69e5, 0x942b968bd7016af3,
-    0x226c64bdd039de27, 0x8993a85aeda3ea37, 0xcecde54ed685f4af, 0x2585197df30d2be3,
-    0xf781ae01268fd314, 0x351239b95a34c6f9, 0xe362d1d342008bcc, 0x75a837ee1ef1569d,
-    0x5307c33ce4547af8, 0xf5a4e6f4b5996f5e, 0xe0c42c59e86881fd, 0x61b1091d606d64be,
-    0xabc3ad137167e7d7, 0xda41e91db1931f14, 0x4212064fcf3fcf4e, 0x536a7de8511b9cc2,
-    0x1e0eaec093858298, 0x6ba86dfbf8cefee7, 0x2cbcc88b79792128, 0xe78c6f7ed48488c4,
-    0xc0b5e09ca3608482, 0x720964ae6bb9c611, 0x92e220591b3146c7, 0xdf59c0f33a33cb72,
-    0x094d76c67ae4ad4d, 0x6f647b2dabbc5014, 0xbff3a11425132f73, 0xeed438eac428f544,
-    0x54cf85a86240e1a5, 0xcff0befc1a202c1a, 0x0686ebbc75eb71f9, 0x4cfb068597f35e22,
-    0xb0f99953b8414bd3, 0x206214d344a74edd, 0x709ab64e49f8af74, 0x82b3f0ff2474184e,
-    0xff15eddf69a08be3, 0xf1879b391472f5c7, 0x7c19202e84167d53, 0x16f8356baac5cbec,
-    0x0a3f41cbf5a7cdcf, 0x70730367abcd197e, 0xd6b052c787b0c397, 0x03862663507eea0e,
-    0x113e848a068ce96a, 0xb3005021c6826821, 0x9771ba4aa92bc57c, 0x3213ebc07dc766b2,
-    0x9d647f2d1265cd5f, 0x0d63334b29c751d1, 0xe1d97e12e00759f7, 0x9b32cc6e24ef1283,
-    0x507ddccfdc7a9c33, 0x96c61d79af962d38, 0x9305ede4b5b69021, 0x505f67f39c64d190,
-    0x06e494788601925a, 0x5503a66b59dcc37b, 0x22af0bfa6dfcd98d, 0x9c7bf4473e12744d,
-    0x748f97218de639ed, 0x88ce7d8b3d88d20f, 0xbc3eba8cc373da12, 0x2d391bfe5de30ce2,
-    0x886e12343101384b, 0x86bd1f98ec718638, 0xa49400893e275601, 0xc91e20a49e951928,
-    0x208bb174e27c24ca, 0x4644ef636dd88bcd, 0x52fabc68897b4027, 0x053896ed9397d35c,
-    0xa433c6f389f6d711, 0x55fabf4d78ba5800};
+    0xf329fd8bd4e78383, 0xc19783137f884a59, 0x9c6e547a44fffa54, 0x69b6d7df3b44a524,
+    0x3b6f56199cd0c381, 0xfa3c7e141fc611aa, 0x94f9bc6ad639880e, 0xe6874fd4e7513f3a,
+    0x3c19a04eb14ce366, 0x9dd994fe1da8cff7, 0x1fed3f7ec4754e8b, 0x64d6ac133fa17ffb,
+    0xeaf3bdc3bd689feb, 0x44d3699c6d7c6d30, 0x3f98478fd5e75fce, 0x4ef6e218b5e6499a,
+    0x6eabb377686aed71, 0xbd93a8d8566d30b5, 0xd5780eaea2226bd6, 0x8bf6f71fa1d67cfe,
+    0x64f6f891a973f7b3, 0xf393388a31c8c77b, 0x83c18c0799e71b83, 0xdc9b7e193d3aa12f,
+    0xce67fd2753d4c9ab, 0xb3cdd53b7972329d, 0xeea9cf0f0e0fa687, 0x5fa2d2459ee5416b,
+    0x99f045b988a6b16a, 0xb5df7cd37a41b76d, 0xd57a116769ae5acf, 0xf2acccd3a8a4675f,
+    0xc71fa35f97ad3751, 0x569a4af6d57500c0, 0xe9f117955c2f8a24, 0xab56d33ccd8b6e39,
+    0x3d8b2fe2801febaa, 0xe856f3294ad60f56, 0x27f975b74cfe48b2, 0xd3e0242f6671d1a5,
+    0x92f5597591aeca69, 0x91a729c1dd6c468f, 0xbb55be08f67b8f8a, 0xf862d8bd8a4fce93,
+    0xaa5bc5d715de8ebb, 0xd1ece3b2ac8241bf, 0xff8ff5ff7711cf92, 0xa8e52d8a781e1765,
+    0xb78867cb693ca391, 0x57494e2b93e55d79, 0x1467d3d85fb9df3a, 0x89cfa2cb242f82f2,
+    0x827a7db65e9fe4b3, 0x9bd565522627499a, 0x5437015fa6f1f022, 0x2a4e932ce80f4fa2,
+    0xe9f969912fb35970, 0x19159ec6257fc863, 0xd5458414fe30bf8c, 0x8b799a5f75af8a68,
+    0x119c147174debda2, 0x110fe73941e8e0d1, 0xe2fae1a077d02a6f, 0xca2abee82e13d58d,
+    0x168b34ee4a817a13, 0x9fe671eb97efd4cf, 0xf9495ee5eac7e424, 0x2e220c88974895f4,
+    0xa75bc64532e706bb, 0xf4e524a2df6c7941, 0x85d3a08a4e966954, 0xe0be5c8fcf92d92c,
+    0xce26ab59522ed2e8, 0x26c8f22cde492e16, 0x7951d14beb48962a, 0x483282ac84d6709e,
+    0x4f9765570f7e952f, 0xab34c9e2606f71dd, 0x227049662d19a760, 0x1b0d559e77f3f9bc,
+    0x8c696c8bebf5c9b2, 0xaaf24c95711a4f2b, 0x95648b65b5e281eb, 0x4f0c1b1fbc775605,
+    0x44d062e3c32017e6, 0x61b78866c9b20c68, 0x42871a7482de1e41, 0x4dab7708d8b948b2,
+    0xee590cd00cf6f83e, 0xbaee5e25b3ea4c80, 0x473aba9a2e8b92fa, 0xb3c809aae3429706,
+    0x6758443d08b959e9, 0x8fbacb0d02e7eb57, 0xc65806805b59c6b3, 0xb02a96f164756770,
+    0x0c1f6e0b8dd17637, 0x4169fd39a1c26a91, 0x9709c3735925d3f3, 0x9b21d0a33ffc836a,
+    0xcce2eb607f689676, 0x9ec6d7c3887031eb, 0x2604486580358a8b, 0xe12941a1cc889d25,
+    0xe0568be6c31bd085, 0x9a46e9d43be85f5e, 0xb5baad4728f1fd3f, 0x5917425d1af3c5f6,
+    0xe5599f0d78c5195f, 0x8341af7f20b32f78, 0xd4928ff75bfd611a, 0x57d4bf2e080d7ad5,
+    0xedf507f105bddd8a, 0x568cefb3789a0be4, 0x33d8ae3f9f9ee565, 0x9cadfed2801f1910,
+    0x9025df82bfa0ca9f, 0x80a56e1a13fbe289, 0x335f6e5157b395c1, 0xef40706bc87db585,
+    0x719a268b32298757, 0x67d4291e5c4cdd07, 0x2d7021f0b1dbac06, 0x450df38daecac0b3,
+    0xe87285d10683e66a, 0x63a458b09ae65c07, 0xd1b2ca8742e5888d, 0xe9efa1197736b8c9,
+    0x96c17e079a87db66, 0xbe069c7d5ebb2d63, 0xd30d6ac4919b1ea1, 0x78bcba0bd4ce4366,
+    0x0a67d18c26aedf02, 0x9569d097f5459464, 0xab7ad61e3f6a4012, 0x8fd474addfc244b4,
+    0x50635d12d652df57, 0xe6d9a037d030671e, 0x754c15698c598ed4, 0x3200c1255bc15bbf,
+    0xdaa36548ea869cd7, 0xfa43a7d5fefa6caf, 0x810e4c8b986a6ae2, 0x34e8ed6f47857aa4,
+    0x8435786d7db6ef36, 0xe54ec606d789b29b, 0x2b4cf0ba97e555bc, 0x6599dda69f34a9e3,
+    0x2306f91eeaa9de3c, 0x395d124d6bcd701d, 0x4d2bbefabc4a16f8, 0x2d9717d4ce8dea5d,
+    0xe445ac7ae7f14da9, 0x7a559ea7658b3803, 0x28ff5d6ad9836c21, 0xa3984717497aa39f,
+    0xa2d81fd6a3eb3dd9, 0x03865c103d8d4ee3, 0xbba4d4c8555b18b0, 0x5e0ac6dffd8d25c4,
+    0x6b7e0dcf87cc2e9e, 0x38336920e5be09fd, 0x3cbe5854372b537b, 0xeff28ce1b0d57766,
+    0x70ff914b6d196788, 0xe3a38cb18b499621, 0x561ae901fbb3a83c, 0x8b3fc5e91e1375da,
+    0xc27f4872e9a1b72d, 0x4617c3b3f7375bbc, 0x8769770f896bcf49, 0x08221ee7c0ed9e74,
+    0xf82ee4b84b043821, 0x71e48a84af559a94, 0x545edda4b1a6360e, 0x843d76e7a33f74d1,
+    0x6170171d1ed94649, 0xd45d3559bbc604dd, 0xe4a7565a26d0edc5, 0xe0a0412a3710c57c,
+    0xb27712cdb6317b86, 0x1ca75a3edb5a8d65, 0x74bfd9dc06a1dd68, 0x29126cb892e11ff6,
+    0xfb022504ea71e12e, 0x14f5df40504d9fb7, 0x7e5b236d9351e28f, 0x8c99791133494c62,
+    0x6bdfa523eb1ae393, 0xcb95cb3f6bf0de13, 0x02612bce56960a35, 0x08ddc1dda5dd3bb8,
+    0x87eb3badb5ca8b28, 0x4d6de74fd27c7aee, 0x421daffc462bfd2d, 0x807adf423319fbf3,
+    0xb91908da1e6ea10d, 0x6b430a698aeef0e3, 0x3b9287adedccd37d, 0x7dbb3acbffb467fd,
+    0x26c162d0fe723bae, 0x7ee233ad93bb9c99, 0x60359b7d7a6ab688, 0x5bd0c792f90d4122,
+    0xdd92a0cf62012958, 0xd5554cd2114f8990, 0xc0cd4eb30c24df3c, 0xa6a90ce649412464,
+    0x7a96a4339676480d, 0x27414aa475a9d6ea, 0x955751353db35d4c, 0x32862f8111996f99,
+    0x0b0d7172d3a4a244, 0x6aef0a830675a4fd, 0xded9b2c1721c8d3b, 0x3f4fa7675eeff17e,
+    0xabd77f7ca0690d55, 0xf77da51f3d7a4c8f, 0x9e341ea1e1f3c411, 0xe5a3132255cb2a1e,
+    0x32e9ea3ee1053522, 0xfdc1067f12b164bb, 0x402e0d8bdab6e2c6, 0x48b6031fd045861b,
+    0xf4d7d58c66afa256, 0x565a043ddc580f11, 0xa8ec4c331f5fd574, 0x611a15b3d5965e64,
+    0xf11d29fad0d5c89e, 0xd46befe2049a6b9d, 0xc511bd76bf404f00, 0x10a3fbb50ed37891,
+    0x60b8c14a98e06c91, 0x4df5b8edec17714a, 0xc4f3326e0ad30e91, 0x726686d960abff67,
+    0x0a911e3931a1e1a6, 0x7ee0c8b8494684bc, 0x25933db0d2ae8895, 0xd2c956e210dd0120,
+    0x75f3ed2e5eecb7dc, 0xe937efc617f74158, 0x5f6b8d5a6feb0fb5, 0xbedb8d2f09654be1,
+    0xd86628a2326f139c, 0xcc877a0b028e95a3, 0xa337048d3b42182d, 0x771a9fc61941609a,
+    0x5c24d5eacfbfb431, 0xaf4e0b7ffa69407a, 0xa44cfd7b7449d4d1, 0xca8aada915fdcdfa,
+    0x9611afff1f908533, 0x26674e9b45bc88e9, 0xbbd03fe993a4c09d, 0x620a6891bcc1fec1,
+    0x2c3e552ebd223820, 0x88535541b2c4222a, 0xa816ee5b847fbe99, 0xb07be5b25a1eb373,
+    0x4bd2d61676c6d8b0, 0x0d2bed7b8928a7dc, 0xfc5f27c2ebde6911, 0xdfacee25c5a6f1de,
+    0xbc881b9ae2762c92, 0xd7eea7932eddd0ca, 0x8dfe02b47aea7ce5, 0x05696418906ff46d,
+    0x5704fadb9abffe7a, 0x8f142643518d4a2a, 0xe2c2a7c5ec7d4bf7, 0xb4f0e2c8e932b9ae,
+    0xe95444963f53631b, 0x420eeba4f77c11e2, 0xf01de9d552c7c33f, 0x51977ad3b3a8f82b,
+    0xe2d623e9c9232d13, 0x9042c10bb0df1ab4, 0x067d971e3f365f6c, 0xb013bcd171dea3b7,
+    0x5a5fdab65a0b25bf, 0xbde83a29579f9ced, 0xc707f55b0efb93d7, 0x17695eddcfae785c,
+    0x04516297595896b2, 0x2f13fc69db9901fb, 0xfa4306af067781da, 0xe8720d5eb176c7d8,
+    0xe8e42745b4b566f5, 0xff4bb18f57ed6053, 0xa6131eddb0016860, 0x654e2012863cee61,
+    0x448b4d510e1f6ed6, 0x689ac72c4718baed, 0x7679f85bde6a0895, 0x776c7d4c4260f373,
+    0xdbea6f6fa8a60d9b, 0x3d410bfc5f7f3d8d, 0xb2cba8dcd05d6aa3, 0x3371e1e5f48c568f,
+    0x190b919deecd501b, 0xa0a7455e127d4b8a, 0xf5e72931f592cd5e, 0x1a7ebeec5f9e6d11,
+    0x2b049af0897b2c55, 0xd292b6e95f25d559, 0x525b2fbb37b21852, 0xa7a53bbed5d6bc66,
+    0xcbce9fa3f0de3dc4, 0xc4415e6bfbad8d01, 0x1bfc493e06d0e716, 0x7479412a6183485a,
+    0x049085134982f50c, 0xd340ef6a9bd2ad9f, 0x9d369e61ef0dc676, 0x57429f27d7f1cc8a,
+    0xe48fb4fca485a95a, 0x172604f4581f162b, 0x3a2d329bd1b5157d, 0xab94f557f791eed9,
+    0x021182f5892d9047, 0xf516c886396d78c7, 0xdc3ae8d39fcffbfd, 0xfe3e0f9f04ea26e8,
+    0xde6704630360ada3, 0x638776883f5da210, 0x5442ec8f86b3bcc8, 0x4a06b2d6605e18d5,
+    0xf571c3da602c89f2, 0x3b5b7df27b8efeec, 0xd8d178e9098c499e, 0xdf22fdd682b411ef,
+    0xb748e85362dcb40c, 0x5491450befa0ff0f, 0x0295222eab7b159e, 0x2dba737e5d6f0df0,
+    0xa875eb0e22eff76b, 0x3ef0d7f7b636d516, 0xfed6a7b1ba8ab07d, 0x579ba7d26851c681,
+    0xb97028d2ba3a53d5, 0xcc31b28975edcb0d, 0x6325e07e9b5c539d, 0xfdc9f6d46078df0c,
+    0x6e98036bf317356a, 0x48be4339ebcd910d, 0x36b0b159e2f6da6c, 0x32ba1f3065f5880f,
+    0xea116f1da16100d1, 0x1c2652c342dbbfef, 0x0d9e1cb41b9ca3b7, 0x2f164618a5aa1b34,
+    0x4dafcbc62091f82a, 0x8c4a225af8eae413, 0x6d0edab68141f3f5, 0x59fc57dedf6fbc0f,
+    0xc36e0b0bbcb14a56, 0x11bc6f79366d927f, 0xba2d229f62acd9f8, 0x2001edb4d1dea3fe,
+    0x167bddba8221bb55, 0x15ab4f7c0a34a6ae, 0x697666b70f61ddcb, 0x5677e844af72f693,
+    0xf6f75c83f09f48f5, 0xcb2c99e633929a92, 0x591224709ea80813, 0x89fe2fcb2dcc840d,
+    0xf2db181091df6243, 0x896caa79529b2439, 0x5fd5973e7c194435, 0x6cf1405a0f0d3b40,
+    0x7b7e0b38d2d270c0, 0x8e15bc2753e3f57e, 0x0de5a4fbf6922ca3, 0xee35598626cead3d,
+    0xe1e04d5c0003865c, 0x747a4a74c5dd5967, 0xe9c94aa17b2e27a2, 0x06f7ef9880d7b3b8,
+    0x8a92b4a9c3b02550, 0xef266deec81b278f, 0x7ad95a048fa4e1ae, 0x7877bc1643374492,
+    0x0d7e281baef4460b, 0xdbd32c56cbbeaad0, 0x9527c34d8ba3d96d, 0x96e78fef7b2e7bc2,
+    0x4659b47d1451c6ec, 0x8d3437edee757a39, 0x10f199b7719c49b4, 0x56fabb96fd4f305e,
+    0xe2b996ef4a13834d, 0xb3fde63e4c133bd8, 0x9cf60959be7f674a, 0xcc5a898b104f36cd,
+    0xb0e20bed1722cd31, 0xbf976dc38667ca1d, 0x8707900e6677eaae, 0x54ccd4dee2a97659,
+    0x11ad555585d212ad, 0xf8df105f4f667110, 0x5de6c98c59de16ba, 0xc8dfe207b64fcc46,
+    0xbb05f1555605ee65, 0x06dc77f62072a694, 0x6074fd60c57321bb, 0x34c67729be2605c0,
+    0x4e9637cf0b382d71, 0x9532684139b88cfd, 0x9598daac9122515a, 0x2754da46ad342971,
+    0x5f375fe0fed052a7, 0xd1456c447b8d56b3, 0x781e2dd3ea2f3972, 0xf42013fd65bdb069,
+    0xacdddbd40c0f9a7b, 0x8077c47e7c0b1628, 0x07001ffd2fc8f336, 0xa38b6eb29326c149,
+    0x3ccfd919c172cafe, 0x7ed476bc528440da, 0x5dc22d1bd7dcdaa6, 0xab463d208728ea5d,
+    0xa3ad92c936c3a2eb, 0x18f2bf6049c65989, 0x1608704ad2b3113c, 0x1e1d0c9bcbbdfefc,
+    0x24060634b1adde39, 0xde7c2cd2ff8632c4, 0xc2b116e8ad51bfd6, 0x90cc54ec6945f09e,
+    0xfdee4fee20dcdd07, 0x378ade9d9df0f5e7, 0xd4f17269ed084dc8, 0xb44f17f7ea14e6f5,
+    0x288d0a6b96639ba2, 0x6b516352c7ce17f6, 0x054384375e712a00, 0xef3aa2356b8aa9f1,
+    0x4cbb13e98a4d5668, 0x8d69a242afffcf91, 0xf62d6925b3b02daf, 0xb45bd3342acbb0cd,
+    0xce276dad621c1f9d, 0xed1dbf3b23d9607a, 0x1665a7f1ece82115, 0x1ccd924b531d2bdd,
+    0x3e3e7a4845f457b7, 0x7bfc59e30b98a7cb, 0x24bedaf8c6ffba9d, 0x597c994c63eaea2c,
+    0xaaa22e3180b0fdb5, 0x2ea29ad4317dc79d, 0xfcec6861da86a74a, 0xfbf8d582786ad422,
+    0x9adb228c6d25152d, 0x212c88bdd62f19c1, 0x02014e45b09194ad, 0x2b8c978d6665eb2c,
+    0x4f6743aa8bf29398, 0xd69a669157b90516, 0xd3ba8aca5601bc9b, 0xc5300117f16715cd,
+    0x538bde6d49675b65, 0x04b340d95a96f1ac, 0x77f47041fdba67d4, 0x9fdd376c5e7477d0,
+    0xdf30f525b96e71a6, 0x07ee946c1ffcd316, 0xb13af4833a4cf420, 0xc62f7a79725311c7,
+    0x667a41a31cea31ca, 0x78791ee8127340b3, 0xf4ec2c27b1a4157d, 0x86960853cb38e68a,
+    0x596bbe4cd3165399, 0x612b2a30c16c0cb9, 0x8ad273d57a0ee46c, 0xfd91e717340f99a2,
+    0xf92bcff22bea489a, 0xfecdf9b88869ee6f, 0xdc09792125321772, 0xd362ea532517f1f6,
+    0x09f99158a18c5eb5, 0xe2687a66d60bdf20, 0xc8c8af48fe9a4669, 0xdc6bbda569423b2d,
+    0x583f312f952e0081, 0xddfdfcf1dee0cb61, 0x197c465011a72d02, 0xac459251733c60d5,
+    0x9a15d12981594697, 0xcecc5c50e7b819a1, 0xa58d49a1729af6b3, 0x6841e0fab741c674,
+    0xcf9da4b7a64ca6c9, 0xdcb6f2398d345fdc, 0x8736df41a0d73568, 0x0cb10611ea7d5240,
+    0x78a38744f1093e9e, 0xd6e3a301ab56a715, 0x91744113f4e5dede, 0x90e7c38ef3b33be3,
+    0x1c6a38c12b6fce92, 0x79d5917bc0506b5e, 0xe417d203863b5c10, 0x5c95d3561a479731,
+    0x2fc8c5df9c281997, 0x3b4d6fa44426e9cd, 0x2726e6db38adc905, 0x08010d2a9f464c44,
+    0x4068a4c3181055a2, 0x575ad86d9a05f470, 0x9a2e4b801fd31cee, 0xfe677a7e459a2408,
+    0x24a0bc36d56679cc, 0x0df45a5fc76915a1, 0xb9d4426f8be54520, 0x621a97680b382a32,
+    0x49efb337a4dc13ab, 0xa145891768dc5949, 0x41f93babf837c12d, 0x3a6dcce15bdc6b30,
+    0xa3cbedf3c76ca5a6, 0x4100ad3970410486, 0x7a5a8959647f1f13, 0x48ced8585f2ed0cb,
+    0x8bebfb7a07228fee, 0x95f992e460bbba84, 0xc94c5a00c29a21f5, 0x5a4c4db6c342c56c,
+    0x61130c864c6558ce, 0x4639e1a04509bdbc, 0x8a4167babc588a6d, 0xae05831c7788a48a,
+    0xd3ffbbf56221ac31, 0x2b5f49894ccb8ff8, 0x4059b5a4daf6f979, 0x0dd6d92a9727f421,
+    0xe627529b3b9dc53c, 0x41b319d035a9fe66, 0x2709b99b7dfc1105, 0xad92f0471686849b,
+    0x73d3e32d8fb6f7fb, 0x6fb21cd229a2f326, 0x20bd30652c24993b, 0x2c257ab0287262c7,
+    0x44f2707346742ac1, 0x8cf29ed1df92a1ca, 0x8ad4cd8b2624eb22, 0xfebef0335e3042a8,
+    0x9654ff5b5fd2b250, 0xe3534f4d197fcbdc, 0xfdade6c1fb9af3c8, 0x053289b814b8cf17,
+    0x34612dbd916810ed, 0xefcd5c162d88eb34, 0x07f4c6160a003d3b, 0x8ba7e76c1892efdb,
+    0x973ef9c9fb09e219, 0x4dffac491375110f, 0x54dffcbdf539217a, 0xdd581c2e9095c125,
+    0x815c02b114a1387f, 0xf90be2a77bfc95a5, 0xc5df3d7f16b406ad, 0x1f92af409106fdbd,
+    0x47adaf7aad6f99f6, 0x09016c89bac2d234, 0xa09cad0f204bbdd6, 0xcb1c9b07a790a6b8,
+    0x338be89485e5cfe6, 0x713525154c885ba6, 0x6b6936ce9442f7e3, 0xffb44960061427d3,
+    0xaa3df43c3f3c868a, 0x4d28f4363406878c, 0xc44e4502d655709e, 0xad87f3652673b4c8,
+    0xbcd8d795abf0da8b, 0x7b54a50716e5f7ca, 0xfc22f692f0f8d44b, 0x50e2fb23f0ae76c0,
+    0x6ca2adca308baf5a, 0x2fa285ca42aa5585, 0x21f3b6f6c8d40f7e, 0xa20bd4f5558e1a65,
+    0xef34aebcc4bfbd2d, 0x7bd8df49d42a2349, 0x3c48146f5628666d, 0xc178b2f675c56132,
+    0xf76cb33ecd9c271d, 0x4d40371a7df5732f, 0xa317fc1eb5d40917, 0xf4dd05113998cf37,
+    0xde39d16f21722b2e, 0xfd71d56997ed896f, 0xa6a0087543430cbd, 0xc73df27bd4ca7392,
+    0x7a3d2f5553cc6d21, 0x0fc6d349e8d5d7b7, 0xb77dbfb3f0527fed, 0xab021d095f44d559,
+    0x0ff13d7cabe6b1a9, 0xadd2f038f5fdb57c, 0x340ac7bd5eafec5d, 0x46e9322e3d7f42aa,
+    0x6d4aeb8ab94f7a98, 0xa2dddd042d1cf7b1, 0x2845e5d1d415d411, 0x6eb6cb8ffc611157,
+    0xcb225b9ddc049582, 0x5527887a654a74c0, 0xebab035fc9b67f2f, 0x8db3d3eaac7bb05e,
+    0x5b08386d4040dc93, 0x4d5285864a692893, 0xb7f375c8d0a2a230, 0xd30da924ac7ad9a8,
+    0xea41841ef727c1e0, 0x615f15e1abf0f855, 0x4fa2003def23bd4d, 0x7dfdd84963d5a78e,
+    0xd0eac4d4e32a4a7b, 0x96effb6a4a5fb664, 0x84e66ce179afd4c7, 0x1a90d3983e8ae267,
+    0x71788cbf7ada3fd2, 0xda99a1a313c12bee, 0x0b7df3324e099868, 0x62e9bb762116de2b,
+    0xbda8ddc2a37e518f, 0x266b82373de1dc71, 0x568308f8bc9daa97, 0xe665757b3bd5c3f5,
+    0x7777a7bd655642e4, 0xf6e4737df325e002, 0x09f5d18d177506dc, 0x60eaf5091486d2ff,
+    0x2523cb7759f5582a, 0xd1b4f96a6e30c8cb, 0xdc218f5ff1a22b8c, 0x4dcdc25f4b9a3020,
+    0x774680ae2ef53c50, 0x577ff19af8aa07f1, 0x9130cd20cdeeeea9, 0xf79191914aa4595f,
+    0x51858fcedcfbea8a, 0x01f0b29ea69466e7, 0x92278731288dabd6, 0xabb03f7c7544dd1e,
+    0xbeea740cbc7c0ced, 0x97467346da198d8c, 0x6ec7afa8ef41345c, 0xd245f891eac0e2db,
+    0xea8fa2e0a3ba1aa3, 0x74d20dbf8abd4abd, 0xf2d700a1696fb12c, 0xcff4a4266652afcc,
+    0x506dcf5e51a76856, 0x83467d02da6c66de, 0x318b753cd8dde5de, 0x31b51a4dc7e64177,
+    0x30e999f6edfadc84, 0x02f0f93c58aa382a, 0xd29b60aac15e61d6, 0x0494ecd49ba98c46,
+    0x1fd8f6d1fa6255ae, 0xcb0f419ba6b53d51, 0x2cb9dcd77b75969c, 0x9e050315c1c7453d,
+    0x0d0da0bf3abee9e1, 0xd1eeae2717e12b75, 0xd38baaf0a3bf7608, 0xd92b10b2a9ffd423,
+    0x70d5e3f09540ad0f, 0x7ffcd6cbb0a006b8, 0x0bfe3dcbf7d47b59, 0x13a7971dbd10404f,
+    0x8dcab47c7a627e25, 0xc43492bbcc1fcd29, 0x4dad2d25b46762ab, 0xb1b0f5ebeeeeaf82,
+    0x6377c6a3cb6554bf, 0x4a97d566f3549dba, 0x797bebd203b3a2fe, 0xe88619594dbd6e88,
+    0x22a94a950622b37a, 0x5c7c314f739a81b8, 0xc706976edcc392fa, 0x6a008e54f21a9ac6,
+    0x89aa5586f6258c97, 0xdfa479541d3e127c, 0xcd1ee41aa95f462f, 0x89be87377a59e503,
+    0xdf512f6e7cdb7e1a, 0x7a37eaa90ff20d46, 0xf754ddd0ebe06665, 0x8f614b53e681c35a,
+    0xa4be1ec5cb50571c, 0x3f9da85ff59092cc, 0xc3c2caac65dd81bb, 0xb835a7f15eea1a7d,
+    0x9f163cfcb589ae7f, 0x78defb98fafaaaa3, 0xbbdad5d51fea96f5, 0xfded2d4d519fe669,
+    0x981278bed4702644, 0x8ae8e93350f434ee, 0xd04bf264fc2c9e74, 0x899e3ef848d849fc,
+    0x6f2722faa60122d1, 0x90340ddd19edc14e, 0x41f32170aa96e154, 0x4f8a00f19c803832,
+    0x6c0554706a198acc, 0xd44de729e0f5329c, 0xe9e6afb024abf971, 0xd8dfdd9d1f65bbbb,
+    0xa93757cb7a929ed6, 0x9334ef0c303d4f8f, 0xecc4dea88cee69a6, 0x525aaca93f5cf2ba,
+    0x4db97d22d3376bdb, 0xcc0d21d2cd110d6f, 0x7757f7ef6672145e, 0x10471bded433fd14,
+    0xc42d2290502feb81, 0xdc10523d25f07e79, 0x3cdfddbdf2088ca6, 0xe3b297cfe9c1a4ee,
+    0x5c5d26239c75c2a7, 0x6a767c492fa233a6, 0x6734cf7a7eaf3c07, 0x3e2a9042010f6243,
+    0x2ad122c64916024f, 0x7c11d3e206e47709, 0x9babe3feededcebf, 0x88ab8dc1592781ae,
+    0x32ae481a1bbdef49, 0xca830a58e9be7a3c, 0xa067f064a29abf12, 0x5cd997fc49f09ed1,
+    0xa59634cf334fcfce, 0x8ad43d7a46745b41, 0x2e0faa75f896a4c9, 0xcbca7bab068f69c8,
+    0x19a40a1737f390ca, 0xbb4432c379789c77, 0xe70f2b26280f3c14, 0xefed75078f68a8e1,
+    0xdbde344ed332249a, 0xf05661b484a6896e, 0xe26136fcbef24af5, 0x96a03aaf818238f0,
+    0x70deedb68efb43b3, 0x74b32d60ba924682, 0x62adbc4b752588bd, 0x3c8998345c3dc814,
+    0xfdd79983ef6f0352, 0x470c1dd3db135add, 0xf1fb1efb9ba9c144, 0x8d4f3222bf73c2b7,
+    0xc9c42f79d6de6043, 0x2ebc5465ef243e4d, 0xb2d7b4be1e41c21d, 0x6a71734cc05ed247,
+    0xa734778cd0f4c1c8, 0x234a74a5062aefe2, 0xb273058154daf5fc, 0xf56546b310630eb4,
+    0x60157e47b3551145, 0x8610e66d52635a61, 0x524221a4b2b222b6, 0x5d520140f15b6dbf,
+    0xf3c293a520ac3d0e, 0xa50b80a7f4886e98, 0xe612d8ba637adf4b, 0xb2f38d7195bda898,
+    0x926c1d99b6d43ead, 0xd29775a7d532a64e, 0xcbab53f50789278f, 0x941eee9ed2dfe912,
+    0x758aa39254acb7f1, 0x35104417effb75bb, 0xddc1c0af0532c69a, 0x457ee5ed89e0338d,
+    0x93545029cd4ff7f4, 0x3b0f1ff9be0b2ecb, 0xe1fc289447c37927, 0x5cfaba6becc9fec2,
+    0xa355d49370489fa5, 0xbb36bb89b4fde10b, 0xa9871d5d5d45e59d, 0xde81e93edfe06551,
+    0xd776c2107c6e77f7, 0x453d72ac9379eeab, 0xbdbd8d82dcafb9e2, 0xa5e58ae875168ebb,
+    0x4f54f7c9c4912272, 0x36bdf460fab1bc33, 0x6250c835ff48c297, 0xcb8b139227f35e9e,
+    0x5f30f7daf1a223e9, 0xfbed6d74ac7b4e97, 0xdd6c9c4c8ef6498b, 0xc24518114faf579c,
+    0x5f2732c1595adef7, 0xe09743cf9df577b0, 0xa350296307adafbc, 0xd60fba5f12866cdc,
+    0xf6f56df7cb003843, 0xac2cc9e2b73949de, 0x852a3ba93f8c0db4, 0x3b7ace6529734294,
+    0x5e8f372718050122, 0xb29237e8cdd0cc2a, 0xf1cb585d300d5020, 0xf10678127ad0e0fe,
+    0xce4274df6a21a0af, 0x344132242822a24c, 0x24c9945a02923c88, 0x14fdd7892038ccc2,
+    0xe31991e8d9e8857c, 0x81f7683d92d283f6, 0xefcbbdfe60bf4d68, 0x5a583a3353974408,
+    0x669d4bb08a25cbf1, 0x11e12c7ecd98b0c9, 0x00a5b280a1b12406, 0x6b1405fa54319e4d,
+    0x08d648af046ba782, 0xf117b1a75fa4476a, 0xef102a9b876afec4, 0x27dd5c8ddbb0b7b6,
+    0xa970ea4f48d20d3f, 0xc69e19bbf230495d, 0x9930ffe120def787, 0x7fc4202fa1c0f3a8,
+    0x31530156033c5a11, 0x33fd2626b6dc0e5a, 0xedced2f465d6fb98, 0x13536b139df1f5a5,
+    0xc2b5fa97e7c0faab, 0x8af88a5d30367360, 0x90cd4a570d2577c5, 0xbb2f3f8ac7bae29b,
+    0x9fb55b14b13f9aaf, 0x891166f90e4ac4f3, 0x724af4ba3df2f039, 0xb5d3f703afdadd25,
+    0x987adb630f50cfef, 0x540f9ac387d6064d, 0xf187f86634e8c335, 0x87068aee11ea5203,
+    0x6a67a7727a78dde8, 0x212be58c729511a3, 0xf0aa06bf72833fd2, 0x20b230b5d2e3343c,
+    0xf3da89f64f691bf5, 0xb8951e95bbbbdf96, 0xde54e9b7c7294956, 0xd3357157aa2fee29,
+    0x6db5aaa213712520, 0x4d3e2726dd465a9c, 0x64cabe126dd5663f, 0xc8343a89d376f0a1,
+    0xde17344679cd3dea, 0x0d450503eb17ab8a, 0xa48a75af8539676b, 0x9678cf6d6cedc993,
+    0x38e27d809698437a, 0x1f48477b75f29158, 0x5c2f2acbe414cc7d, 0x25bd25dd6c539450,
+    0xaeb94b87a5285ea1, 0x0066310b271a1ecf, 0x69350353486cf242, 0x07ca8876f9d657bf,
+    0x422859b18363a0cd, 0x3f96d18d68f9df03, 0xbc53c2117a14306c, 0xb07d8e2e15414e70,
+    0x95590d330af13e41, 0x7b784cd39d266d85, 0x55a209675b63b05c, 0xa3199238c7892a26,
+    0xe178674040326154, 0xa0958d85528b496e, 0x1a1e4f41ff6810a9, 0xb57eb4a8b5597229,
+    0x61a3dc36ddb5892b, 0xe072993215682bd8, 0x99460678449ae731, 0xe91e651079a747e5,
+    0xe8ebd8234290aa7d, 0x006dbbadb07cd4bf, 0x20ed105fc4d88ffb, 0xa30f2def8bd5d7fa,
+    0x9e640cd27e093999, 0x4824241c7ba05707, 0x5f3d239881c3b3d8, 0x4ee9e6b44d44b07e,
+    0xbe474530c312fce8, 0xad6ad5be0292cf48, 0x5e74f0e345033f4e, 0xd824124d897991e4,
+    0x784d9db8c867c45a, 0x4b088fb885e10a4a, 0xde093f2ad86a5584, 0xc730c54984cbccd7,
+    0xc83372cb82f109dd, 0xb1cd9246c12dcd0b, 0x4c9610486a21f20a, 0xdfacca77154dd189,
+    0x578ecfe925e90051, 0x4945f57a922cc087, 0xf0002c3606b30632, 0xd7dcb8c0f0496162,
+    0xe7a6f0027642f359, 0x63c3db3b38f4e1d1, 0x52bd906f2784bdb7, 0xb7e3895fd3756307,
+    0x2339280b165ea52d, 0x5d841215dfd2af6f, 0x2c7a98132acccd2c, 0xd27ae682347a2283,
+    0x5245d56b92f2820c, 0x6a717183c1639c51, 0xf51ec2df7b695c0b, 0x2ac4696524d715eb,
+    0xceefa80675b496fe, 0x9fc7583e3dfa6b12, 0xa02262c7feed2d5d, 0x429f8915afafafe8,
+    0x1e66a4d859f9efaa, 0x4d15bfba59c43461, 0xcce5e390b77b92ec, 0xb43d920202435af8,
+    0xba8e6ea7ae07e385, 0x2925b038b5d003a1, 0xe7e1ef9dfef5b8df, 0x7d1275e793ce170f,
+    0x7b34cacacbfc51bb, 0x4dd3460ce6f6b6dd, 0xbf6e774a22f56fb8, 0x3d6f7008c69d9020,
+    0x747b9bd1722cd288, 0x966cb3214223bb42, 0x200df928ef7cf8ec, 0x43270d0afe45374e,
+    0x96493a7b9f408183, 0x61fcd4cb6f6f49b4, 0x033c12855b24d3f3, 0x60754ed43968f3b2,
+    0xb515d348536fadf8, 0xcb01f564271a9d52, 0xa73b1e8cad006dea, 0x7fd0eec835f03488,
+    0x3aedce96712ca224, 0xaba8c1b41e47efc1, 0xf8f7df1f4e7800b4, 0x626d0ffbb2e7597e,
+    0x95f96db3ec576518, 0x834ad997bce0f759, 0xe7b63105becc81aa, 0xaad00811ac4680a9,
+    0x1863647ba2de67e1, 0x4a8032a026770038, 0xb071d297ed654f20, 0x53c9ee3c13762297,
+    0x3082e21563146528, 0x853b0e618741f6e3, 0x3e4fe65fa8e7ec91, 0x5c6f911ccdd60751,
+    0x75125aa903dfbf79, 0xf5525b6993f98dc7, 0xa22ce0098f99c4e6, 0x0ce81157578478a7,
+    0xf6cee79d83a9bf49, 0x10623dce11c8d09d, 0x9e129d35dd498950, 0x15a2b8bb8d4cd148,
+    0xea2784b4c29685be, 0x2fbca9a60c449bea, 0x677dd74a5e182bf9, 0x2f6010b0b8db77d8,
+    0x006b2ceed179ac07, 0xb80299333d36646e, 0x6a95adcdf11aae95, 0xd3e7494789cd2345,
+    0x7c10b10b24d36daa, 0x05addc4fa1efdec0, 0x8055e1cf0d28034f, 0xfc2202052c7c3616,
+    0x7df8ecb30f7a6be9, 0x8367ccb3981de251, 0x5085d598095dcad2, 0xd8a4a124bc280dad,
+    0xd1235c2e08f180ae, 0x95a0a4180d35a295, 0x3dfe259c686bc4a1, 0x12fc62878bebcde2,
+    0x054920f1086a355d, 0x7506248d301a5345, 0xfa217a819e9cdc90, 0x8c1818903a4f66d8,
+    0x05538460c198741d, 0xfac73a0f7e270aee, 0x1e25b5c228830b49, 0x3c38456e098d8c5f,
+    0x642150c25b6539ea, 0x8e6950fc19eaa5cc, 0x0a5ba9d7c4e1880a, 0x072c69e0ff131255,
+    0xec44f0fc6a98870e, 0x4904b5c7dde4752c, 0xadd4918fbc4c6661, 0x7737970bb00453e4,
+    0xe9b2f0aa349708c5, 0x27e9390fa95bf201, 0x659a0682941059e2, 0x1e775da4b0bca9db,
+    0xde383d23e681e9b8, 0x0d0747475450db47, 0x7215c13e925b3d9a, 0x709d063b8e26e14e,
+    0x9fbe47733b2e2774, 0xdba90d6fb96c2d38, 0x5f62c66390ac04a3, 0xd8a47fb59e509290,
+    0x5c8d78da74ef0916, 0xa99732e3e5da0fea, 0x62bd4e7f54c62867, 0x3ff14d05c1862814,
+    0x159bb6cb11f38b52, 0x03a0e606524ba02e, 0x16a8532532109cc6, 0xc14e7f1dc46bf5be,
+    0x34edc72cb194e1f1, 0x1f9860124b8c0a48, 0x7719cd2ed1cfb2a7, 0xdf26e6413c2e1f67,
+    0xd827a10fd314b20e, 0xe900c7d3ec2e4124, 0xe2cc444ae49d5c53, 0x80cd0dd85c043306,
+    0xa922e4094e340102, 0x0f7d5f62e7961604, 0xe658a3ccd0cae5d8, 0x4a49b2514afdce66,
+    0xdf413df196e1f192, 0x910cea199e1253eb, 0x0e8669986a99a9b6, 0xa8366d70ada51057,
+    0xb49a6424da10df19, 0xa5b51815a47e11f2, 0x42166a8991c38a2c, 0xddd2dce1f6d6b335,
+    0x3e585a03c06831e7, 0x22be48507e231588, 0xdc243db03b919894, 0xa5ea4953940a64cf,
+    0x5ad74a64834eee44, 0x0d38f7b1af2c78df, 0x09cb1176b9e5ce87, 0xaed63384a0535bb6,
+    0x502526f5b6d0d29a, 0xdaabf79c73968b87, 0x914b501dc875c725, 0x34544b8a6d21a1d1,
+    0xd631451b6362ba13, 0x6d1d4b8d676feeec, 0xe11852984366b74c, 0x6e2c06ac21690f24,
+    0x5043822c0849c2a2, 0xb75cf8a9d08a4276, 0x0fa66131ca985215, 0x2ede6dc280b3e87e,
+    0xc6d46749cc8e6782, 0x1435a1e032074b97, 0xecffdb5b6ab78686, 0x440661c448644b06,
+    0x97f5ba56cf48cfc6, 0x0e93882c8c050607, 0x0b6ce463328d2cbd, 0x2907443eaf50ee15,
+    0x3cf352594c09c2c1, 0xac550a52fee6d63a, 0xb1f048d96ff8c3c8, 0xeeb3254d6e7acfe2,
+    0x67da89d42c7ce27e, 0xd9701c16ff3c3313, 0xec1e2213f1134479, 0x8774bcda423abcb9,
+    0x9a6d91a0a874c2ce, 0x061a18441db3dbdd, 0x90c5f59314db025a, 0xe09fe3a9a313f0bd,
+    0xc0e134b4925c6392, 0xe7c635445a67573a, 0x9f58d27b5ee47a5f, 0x20f7529874e78660,
+    0xd154026666ca8b64, 0xefdb17858cead3d4, 0x535582f1cd8fc827, 0xb495c4278d0f2d98,
+    0x1649343ba11bc440, 0x51079c1d7a2b4661, 0xaa94ec40acccc675, 0x2d0acde052a02d1b,
+    0xb484c15c2fa22d6c, 0x7bcb8ca6e394da6c, 0x93903fd7ecacc59b, 0xd96d01675b197f0c,
+    0x706387df2a1b736c, 0xf10d37f6d4608074, 0xe6f425032e4f4bce, 0xeb2b73b3329bca76,
+    0xcbca113a5f1a85b5, 0xefaba7be7a1512b7, 0x22e5ef841e08baad, 0xd67844ace15762e8,
+    0x4fbbe1afca9105d5, 0x2ba6d5af0c1f1bbd, 0x0a9a66a3576ac503, 0xfca2340d824a1344,
+    0xffea42b4bfbe91e6, 0xe8c15335edb1883b, 0x53739a7303f39ba0, 0x93f84bef93d04782,
+    0x97b3c473d7efe59c, 0x6ed95509b4bd010b, 0x24839f3af7ac2474, 0x9b6f33af353b5cae,
+    0xc00cd4a1de14be37, 0xc3c69e15cb777797, 0x220a028c84d64c7b, 0x226e3b42f0db2d38,
+    0x6a2097b52760e5f8, 0x0ea5915934c5fcf7, 0xbd7d68c83eb0d820, 0x2111a59f8cb5e50e,
+    0xd1cb6be5c68041b1, 0x010684d03ba959ee, 0xdddd54e44bfa5045, 0x22e04328a05f3c84,
+    0x51bc4690a29635b4, 0xc82408a2efd6c09f, 0x94497dc79ba2455c, 0x1259d64d8fa6f071,
+    0x820e3b9346978a0d, 0x6b54193a806fd04d, 0xf309fd9616d2cc17, 0x19066db705cb0824,
+    0x0b0392ea32647b52, 0xcd5e69d2040cadae, 0x66a74da1a6638e91, 0x0287ddfa9321c3f3,
+    0x8ce6fb125b88aefc, 0x50d4f28333fd5734, 0xfda46eec4dfc687c, 0x35a92568dc7589c5,
+    0x5cd22fa1495ef311, 0x0d42aa2ea2cafd09, 0x402f1aefd1afff17, 0xf90c86a4d98c4317,
+    0x22d6ea8cf5bcf160, 0x8f1f583e5496d676, 0xf03433e681379998, 0x065e655af77feb3a,
+    0x403e2d9bee6f3282, 0xa3bdd178123c83e7, 0x15e03687fa0ee1d6, 0xd75e8f6f0833c713,
+    0x43e97bbd9ead477a, 0x4483c47379141e47, 0x06f4e87f8a1434ad, 0xa118cedd24555f64,
+    0x349b7048cad519d2, 0x5828d62e48694448, 0xebf1c058e6626d99, 0x7b9f8d73b0ca5324,
+    0x1c24accaa8f5026c, 0xd76a275631126345, 0x59d20b702254ce80, 0x0701612ff604e036,
+    0x605ed5fde23da452, 0x8f26972facd6b51e, 0xc113243a9bf5d571, 0x043cab55d7509689,
+    0x10ceef90f045ea14, 0x698d50cb06937135, 0x215dee2a2a75495f, 0x9760f021e4b4744e,
+    0xe0cb70109d906e8b, 0x97bbfc821ff00dd5, 0x9d46f004c8348053, 0xc12c5f9e545460a4,
+    0x64b417c719da830a, 0x49b7d0bb8d8c29db, 0xa6716348a45c64c7, 0xfd61d6edd664d1c0,
+    0x7236e14dc4e58264, 0x02ea40071b8ad48f, 0x089dc20dfdd00d06, 0x803bfcd22df711f7,
+    0x7c4105dc4714f005, 0x5ea01edee205fa55, 0xf21e64b688fb6ab4, 0xe3b5362e847d07b5,
+    0x7ad7a18bd38dd966, 0x538d97e9e67c1fd1, 0xb849b68c87a6218b, 0x62ba00d3875f61fa,
+    0x39cdd9f550e64bbb, 0xa3462a119f083e1a, 0x827f48478a003647, 0x09fe8eba8360d020,
+    0xf2119bbcb9113fa2, 0xdee62aef84f2aac3, 0x8a9e37acfe5ade73, 0x5a29ef8caba44520,
+    0x15d62bcdf0d8930c, 0xe8034f09195f180e, 0xea415ba3b2583658, 0xd5bdbd5ddd6bedc1,
+    0x71047352b898c1d1, 0xafc47a06fdf5504c, 0xd9dc02b85366cd21, 0xa5358764b539a4b4,
+    0xe610016922c9fcab, 0xe718e31075278765, 0xc551c4877e2ea096, 0xd31c67c268f96540,
+    0x55d693fea0006851, 0x325a687b1d76852b, 0xc7cd58160f7c9e30, 0x9a3fde953ec08ecd,
+    0xed764bf9b56a631c, 0xeef5d5bfe2f0d1e3, 0x9a847eb5e1418c8e, 0x8ce00c44df8ff9fb,
+    0x0fa59066ab0c2dde, 0x56be1a13544fc2f7, 0x7c5ac968dcdb3fec, 0xf4068f1e94aa37d8,
+    0x7f504e8271efc97e, 0x97afa9648f4a3455, 0xfa20b91cbf58a197, 0xdf2028dadbf7d7ad,
+    0x2f56f9c63db6a9f6, 0xfbc1dec1014c7fb6, 0xc33f6662d8217889, 0x7b2779bd2d4323a9,
+    0xf4b62b944a5d2a5e, 0x1b76efd593fd334d, 0x151eec77f43d760e, 0x9f11203ead3c42aa,
+    0x7f1c3ce8f5078fbb, 0xbdfefee166b73d3d, 0xe2dea3c3a0f7f891, 0xdf29d15953d87f72,
+    0x10207b25ca7e8555, 0x85e506ffc1fe61ff, 0xe1dbb83190671b33, 0x0f2f7376a4322ecf,
+    0x24605369115bfb23, 0xad9dff208ae11b06, 0xfac63ba40fbd4aa3, 0xec00ae1327f9755c,
+    0x865bbc9ffe15af15, 0x0c8b63ab71c22a28, 0x683622121d38c433, 0x192604a48b7ce1f9,
+    0xc3dab93e916e742b, 0x4d57d290c4d76bba, 0xbdf61f6424ce0905, 0x79900df5ca5047c6,
+    0xc544085de2ab97e2, 0xbb94a854153408ec, 0x96169dc1714863da, 0x40e72535c5f4a9b6,
+    0x17b14381347f3480, 0xa0b73cea8fa456a0, 0x2b9bbdb625c3402e, 0xdf259c21a56f791c,
+    0xf66b4dd09317c6cb, 0x49ddfbcb30ed4cbb, 0x09e30f8da0e9f4c4, 0x6e3f52f4339cb548,
+    0x67a49e63256a79e6, 0xb23b839013c5dd01, 0xa4f1a6e14ccf869f, 0x68a4153e5ed0e753,
+    0xfabcdd628e7b7258, 0x4a3c1bee4444064f, 0x2aa2cdb05a7a6cdf, 0xcbcfe3a61b16b683,
+    0xde0106c23d656a70, 0x0789789b9111d078, 0x5173e10484eaae47, 0x7a62bb7b70ada511,
+    0xecfb8dc65d61e0a5, 0xd52e1464202b0155, 0x24a42cb3d9eeee8e, 0xbe620b4f09883c4d,
+    0xf393287d9a2ecea2, 0x3019f5f60e8241c3, 0xc5e84738d095be2e, 0xe3fea3f1ba7b5d2f,
+    0x3ade270187a6175e, 0x563cc5aafe60c2f6, 0x6177bd24ddc14683, 0x1d7aef91dbea00a3,
+    0xddf7f1e18d2e1ec2, 0xbffb78ef11295c10, 0x7965babf883dcd50, 0xa2ee63c2bfce236e,
+    0xf3e1de660303e3b5, 0x690dc4307256b49e, 0x3b31d1a5dddd1398, 0x89970b1889edbc66,
+    0xe5a615cd6090e3a9, 0x543e8c629ff78d55, 0x2ef4a277dda91e6a, 0x42f0404ab09646fe,
+    0xcb18834480bd3e0a, 0xc18b8ee8aa232bee, 0xcb0686eeeecb1856, 0x204bdf63ff088150,
+    0xa324763d9988e105, 0x1fbe58bd805d080e, 0x04779e128173cc45, 0x65d3045f55e3d8f8,
+    0xf94d98823171b30a, 0x454e029c021a7078, 0x557ae3f9c39ac83b, 0xa006d65481350d35,
+    0x968f4bf512b4961e, 0xf8707292a060383e, 0x40f6da1d8cf8298b, 0x98888d9440d5366a,
+    0x0abf6d2b2f212ad8, 0xeeb48384e80a7c1b, 0xf6067b6d288b9d97, 0x7a889894c4878780,
+    0xb44a0c7d9f774db8, 0x036de763edd33c8b, 0xe9651278da521d44, 0xd669c4792dc95a18,
+    0x5d6b9614e26351b6, 0x6528bc40a41ac569, 0x19b7ec303b5e84ad, 0xecb66a91ce9690ae,
+    0x1c93deead4a71189, 0x2b4f5b5d9bd28799, 0x694c318440276420, 0xace4deed0ebd7ca5,
+    0x037311bd9eb9cdd4, 0xe06526219defee56, 0x427c8deae80e2ca9, 0x50c58c872ee53d96,
+    0x979d9a22e4b7b70e, 0xed6b17bcf4ab5803, 0x03e09508db44052c, 0x60392d933299cd90,
+    0x7f97ade86dd5fefd, 0xfaab41abdd6938e7, 0xf165f95f22cbba31, 0x5f2fb296fa2a2b08,
+    0x563a9acbb6cf0fda, 0xa62abd943b6618eb, 0xf7c0206c087b58c1, 0xb54dd58e61ecfa51,
+    0x4bb142a865aa85cb, 0xe61059ae75d1353b, 0xa6997500cb7fa0b1, 0x9ff046a31b9cf662,
+    0xf50776c4947ee82b, 0x2f1386d51df4b503, 0x19516f55b2e7de07, 0x3878a168ad5a1c10,
+    0xc01e5ffcf575d0fa, 0x40d4027a2387b36d, 0x77e97346ad319efb, 0x185656ea72648b88,
+    0x8aa36144da02c968, 0xa50dc88aea5900b9, 0x02c51c9d79ed13f8, 0xb425551a0791eea2,
+    0xfcfac16f9e5cb150, 0xb34a30dd11205c9c, 0xcbb45fdf6a517054, 0xc81bce1386ad357f,
+    0xbdd1a0049368bdf7, 0x7064e48881ea3ec2, 0x2efdf05b2f964d2d, 0x8ef2d31a33757127,
+    0xef717a03a25dd4f9, 0xdb5b743987adc3d8, 0x0cb457962967aad2, 0xdf3b6c0719d5f799,
+    0xeff0ae94a49fb17d, 0x38dadbe201996f50, 0xd20dca39ac0874aa, 0x22b9f01043f9637e,
+    0x1517cf226e251636, 0x4993690c1feeab8d, 0x5045b0a6c46aa99e, 0xc42eb2734ba2959d,
+    0x66dbf5f0813281e3, 0xe198192b8bd686fa, 0x9b1b89d5c8ed057c, 0x216447089df047a4,
+    0xf7cf66442683d811, 0x2540353df304daa6, 0x74d5159e4048476d, 0x1d942e84bd2482a2,
+    0x092249224850d343, 0x36a56792c12a443f, 0xe413acf51022fce0, 0xb925aacd8e5c6d9f,
+    0xf0005c8fd4754517, 0x4413f387a2b2b1a2, 0x12ad3f041f900c0a, 0x6383575d638e8dfd,
+    0x81aab271b3c59ec0, 0xcfbe589d12057ed4, 0xf7d77cff351cf09a, 0x8bfe316bba33b438,
+    0x9a961d5ebf066da6, 0xceb31cdb9f049030, 0x4ab146d6957e59a0, 0x0a7c20e88f54b557,
+    0x3df6127d45a4c9ef, 0x78f52bf0f06c8bba, 0x3fa93bf23a6b429f, 0x5e5de2e0d6a9a75e,
+    0xe115e780cdd73010, 0xd052b2c75abd7700, 0x3b4b2dd5db1059a0, 0xbb3f8c38fc27d718,
+    0x18d5f1551c7ecc4b, 0xafedcd267ac65af3, 0x809c62a5fec9a547, 0x897602d07449ed40,
+    0x37840d973906271f, 0xf4597ce4cb70473f, 0x55ff0537c095dbd8, 0xd7d926121aaaae65,
+    0x3a73abf9eaa82e91, 0x2d2c10789800d882, 0x43dcac2ad21fe29b, 0xdbdb8a785715e9cb,
+    0x2885cfb1cf7ce3e1, 0xfff0aa5837b6da74, 0x558e3e66bcfd2f9f, 0x0af807c606e63b39,
+    0x5c944574a0563276, 0x81468e99b65f02b3, 0x5185046eae5aa22a, 0x89e96edd7e9b2443,
+    0xc76fda77f8170f84, 0x5bd8a041be225602, 0x665e0b0fba59ed4c, 0x80534f99187f2de9,
+    0xd41abb16dfb12e0c, 0x7251853b03cb3732, 0x6b6485c0ab49fb69, 0x5c7d05144db2d367,
+    0x29d27db2886f6482, 0x71d69b72e96fdd5c, 0x22354cc1bfbbb030, 0x2c266bc7e9f6ef38,
+    0x4ec73dbee8b41b89, 0x80eaf43d3a691412, 0x2e7e3225545be9f4, 0x9c33380b61a83071,
+    0xeab2b7370bc81ced, 0x8b7c59c6edb5a90a, 0x9febc09d954ab09e, 0xf5072001a06468a7,
+    0x8a73031aafe97cd4, 0xd6adb4d9cb72c482, 0x827e4949dc806221, 0x22277a0e3728a2f2,
+    0xf6cbe2190d66ab9f, 0x289ad5e979a3338d, 0x5e2857a105131c0a, 0x6cd2a70808771085,
+    0x42b89748d91a6e5a, 0x661e18d1a84b27e9, 0xb2084a62d15a4579, 0x5e867bfd5abd7851,
+    0x6dd84f008e0dbf10, 0x5dc6a6756fc527fa, 0x38d570cf9e3d2819, 0x563ba16e6377f74d,
+    0xc9c2b1962895d640, 0x2c543e87a1498165, 0x1b9bc3f3daa7eae7, 0xd81b8fdbdfe84e12,
+    0xe880e1c0a7f558cf, 0xf00a298a208a405a, 0x7f2d22a45b496c8c, 0xa18e6a814caccbd4,
+    0x8a8f25d66fbe61d9, 0xbacdfb44fa4dc8d8, 0x6ac599764cadb7b0, 0xff6d54639be046bd,
+    0x37b8a17aa5fcd6f5, 0x1e7a1b786e254fbc, 0xf64cab4f6d6c7cc4, 0x337e5133e25cdb32,
+    0x85f4ad2a628ffc31, 0x52fcccae915949ea, 0x18ec22811e533e0f, 0x0cd7741dbafed820,
+    0xbf6347853ce1300f, 0xd93c6aefee5a7726, 0xd1931b4a26a0522f, 0xac8985162011afd4,
+    0xda4fa1e1afa98a30, 0x1afde225c8fdb0f0, 0x52e34e19d8b6040d, 0xcfb7b870d4fb383c,
+    0x2fdaf2dfbe2f4d9d, 0x165c6ca23a85145b, 0x71c24e3c564b0c88, 0xa8ce5aa7457ca55a,
+    0x842531519522cace, 0x7b700d365f48ea20, 0xc00fef4cb226cea6, 0xa59351711420ac53,
+    0x754e38c5699b40c4, 0x75c4e0457ec14782, 0x5739515df1c57ce1, 0xe1840d9278ee6d14,
+    0x8746231f1415e9ea, 0x2218bdf06a1717d9, 0x36a7769c3994f530, 0x1304ce8f3eb078f4,
+    0x44f2d449ebf49d9b, 0xd61592566dedad64, 0x5c414ea6e5028498, 0xd317da648566d491,
+    0x1e32cd1922983274, 0x024afdc0ccdf8737, 0x0c4e9c21a68c2e16, 0x695cc2668d6a23d2,
+    0x7bf03d9e39e89352, 0xec77da582cceca44, 0xb7a0b2eb40271eab, 0x337f19f5b6fcd0f1,
+    0xf2bbfaebe88332e1, 0x389c062b6a35d558, 0x33955b55d8dcaab0, 0x58a1368d8d04736e,
+    0x1db0b7bb5b1ccb3e, 0x949d6536e614dddc, 0x08b3baf142e4da51, 0xdb59551a0efb7daf,
+    0x5b67c4095ac65d8e, 0x5650cf5f5e34dafd, 0xc113e9cf84016baf, 0x776a19b38027488e,
+    0x837a9c410359dc4c, 0x50489b4f2f94c45f, 0xe6056485339f9a2e, 0xabcd2f5191f38569,
+    0xbe4c39e94eeb2426, 0x4cba6289fe83af5c, 0x733a2ccf752bafb2, 0x14914eff8ad7489b,
+    0xa9571d524c401829, 0xd9205b4e36486325, 0x314924d17859abc7, 0x35d5fa6a8bfbf90a,
+    0x8b11940a7d29838a, 0x7f830ac449c34090, 0xdddef65553789c4b, 0x0e5cf67d86f81194,
+    0x23373b66cb986e74, 0xf6525a2d3777e67a, 0x981bab5ae8b9fe47, 0xf97d0454cbf542bc,
+    0x764834bd6118078e, 0xae49584032226ee9, 0x59c63ebe5ae208bf, 0xd3b71c0b43589ca7,
+    0x7c49125643866a23, 0x7a1493d93437411b, 0x67358d5fe574d9ed, 0x5ac5a3b2858442c1,
+    0x134507498134e352, 0xd2c04292e3fcea2c, 0xa914bd7c1113c47c, 0x4b849ba405126bd6,
+    0x08a8d249d2dbeac3, 0x535ae81627a8663c, 0x95a4650406cfcb35, 0x2d6802af56c479e1,
+    0x0076b44c3259d02e, 0xe3a898d28098270b, 0x7f00e792c2e620a5, 0x945b6e7772111b37,
+    0x14746e9b3b4b3a7e, 0xae52d9e08327c934, 0xac58a1b9098f7ff3, 0x6e6885c07cabfc97,
+    0xc5c2bcdc41a9cd46, 0x21861059cff0465d, 0x79ec21b50c2b6946, 0x479d5353dbdad96c,
+    0xc450e4a7a69d79b8, 0x326255d0fe4e5fb5, 0x15cb54ed6f997f9d, 0x201e907d79d76a16,
+    0xbabe0773bf1e0992, 0x2334ba9abb425ad3, 0x9362054833f29a5a, 0xd19bc14e5d40b7e8,
+    0x99eee025560a79e4, 0x25953147cbcd1c0b, 0x3b555b5d1a638b85, 0xfa9d1aead5468f37,
+    0xc2f567e3a7136c11, 0x3fadaa2239595650, 0x769cd3eadb4ac7e1, 0xec347b08438f2988,
+    0xcab19dd9c9edad57, 0x4f73df576fe0638f, 0x7aca164349cb3754, 0xaf6ab35fd3bfd8af,
+    0x1bc1713b72746c79, 0x3727c15f69ea29b7, 0xa33b095fe99ec99e, 0x1dee38637d3a5148,
+    0x4b52a5048eb6c6e8, 0xc35b491988602fe2, 0x244814097b6345d5, 0xd79a4b72cca9eda8,
+    0x15b2614281958470, 0xe32d7025df54401b, 0x18a4a286a927df22, 0xc51ef7477fc01726,
+    0xf6414c4d22374d40, 0x7bede0c34bddb57a, 0xd574177b1fd416da, 0x62537a6c86a20a45,
+    0x44127b21bef22e82, 0x195ccad484fd5cad, 0x68e159fa32e1a03a, 0x4894b3fff3dd06b8,
+    0x4ffd2d854b420d95, 0x6ab26a28b3694af2, 0x2d5bea4d93c6ae47, 0xeb2bd28549432219,
+    0xea3934f61fc1acb3, 0xb8f0f4ce0a0fa5cd, 0x586c076a208923c9, 0xb802446bbef0380b,
+    0x8341c46f36e4f813, 0x0fdebb269e8b08cb, 0x2c9956250703f538, 0x6bb5c40565e14fec,
+    0x162209e94ee91a89, 0xb1489c4fc2e31dde, 0x04c4b66e36ab9346, 0x250209f0880dea67,
+    0x9ceeaa7e9407f5f5, 0x29f5437fc28618d6, 0x3ee088ab40f4ed1d, 0xc3a975ec41f803db,
+    0x8c6c80bf647a4bac, 0x61352cc4d2980485, 0x78706e2444fa7963, 0x6e9e96de389e8853,
+    0x43d98c42b556922c, 0x6419a3441cd09d59, 0x94986356e7cc04b0, 0x2ce7f37eaa19dab7,
+    0x1eac241adcb44b8b, 0xd01c5eac8c71c797, 0x9d8bbe56c6cf62ed, 0xad178c2d056dd76e,
+    0x8f3a3cd0de385e8d, 0xed8944c18c75c6da, 0xbffa9a72dc0c27f0, 0x0aa416381daf1b82,
+    0x68a31251bdf6979e, 0x883f21be29498f3f, 0xf551f325719c9f28, 0x5114e85d93957deb,
+    0x07377c66e93df8a2, 0xd35b92ddd5eae06d, 0xfb854a4bc1f48db5, 0xfab10cd1611d9aa4,
+    0x5e939448cc591b0e, 0xf3ab40c79a09c0d4, 0xd8f4ce8598318999, 0x93704c051313f1fc,
+    0x8e5d6f615f44883d, 0x6194246b05570a39, 0xaec0067dfe8f1b2a, 0x4a78253ef55a24b7,
+    0x11dac66bf29ab705, 0x5909ae3f65e3a87d, 0x373c627717c10f40, 0x431352e95b87ff74,
+    0xa776b74e8382a381, 0xb88936de4a7db66b, 0xc385f4f63693c7e0, 0x1b6d78f752cf8838,
+    0xbc231dc92b251cd6, 0x1f651d133f64b125, 0x486d2816a90ea33b, 0x02061bac6a50ac41,
+    0x99576de20c241e17, 0x133b586f45778113, 0xbeb81100c1954982, 0x5c636f24d638f33d,
+    0xb6d84d6c338d25e3, 0x1c2d086966cb777c, 0xa4b3b6f45e3cfded, 0xfd9ba7df3c7fffdd,
+    0xcbb7cffff5fc677a, 0xf68f018dbe3f8a83, 0x97d14bf56ea3211b, 0x432ddb30b58b51b9,
+    0xc5034fc174cd2221, 0x3cc7a44c1c8ab850, 0xdc01c7ef2aded64a, 0xd48917b9f093cc26,
+    0xce3620a745637b49, 0xa9dd59f5fbd8f68a, 0xc709c93f66f6b5c7, 0x86753e424525c060,
+    0x535f78efbcd4c010, 0x3b65df079ecb1035, 0xeb88eb79b8240819, 0x471374e8fb3a849f,
+    0xe43be70eae85ef88, 0x4a0386e8862f2d9d, 0xf7ad9d1afb4d531f, 0xc678ced6a556266c,
+    0x93bf579a584f9b1c, 0x62a6dd0fa7fe7026, 0x7d2ab90d4468d802, 0x0e0fa89b5a66b081,
+    0xcd102aca281f2cd7, 0x70f0ae232223655f, 0xe54802bff1eca5ec, 0x886d56d1adea0d6a,
+    0x9a601e2aa21e1c2f, 0x625920ebd6053c8f, 0xeee0b9b365974af0, 0x4b64f03df70014a9,
+    0xe6c569331c2735e1, 0x3875933a19c29df7, 0x88308dcfebf5865b, 0xba9b4e2832939598,
+    0x792fd6888ba8fc8d, 0xaf15d629b27e329e, 0xaae58483c4b80d02, 0xc6043ee1a999211f,
+    0x395f75d058dae315, 0x187df0f4c316839c, 0x6445c9247c8e7b20, 0xd69168cdf6add634,
+    0xbfc071d133ff43b0, 0xed4d54546cc24182, 0x8c48b790cc365ff6, 0x379cb535652a2bb5,
+    0x025605b1d6fc4b78, 0xd61b4ff92a9487e3, 0x3af6c53110ac093c, 0x402076de7975ae04,
+    0x82961dc20c9d5080, 0xbdfabd77e2386570, 0xcd6ee80a3555df58, 0x0f2692e55e8294c0,
+    0x1d82333cd4afd5c4, 0xe6873b91808df689, 0xe134fac3651107cd, 0xaada7c1ec12d7634,
+    0xceb149b0538d3632, 0x32f41e30fa0799a5, 0xcb5f91300cd35b4d, 0x933ac8ede30c7433,
+    0x77427e7bfb63e958, 0x68a22d169a777006, 0xd1c12611dfb1b099, 0x8434c613cdf97c7e,
+    0xc55a7759eee428c2, 0xd13b76fb04efe152, 0x7092f64853ebaac7, 0x09c5772cf117c371,
+    0x42157f240615ed98, 0x08b02f56c9ba3506, 0x144d3e044990ebc0, 0xaedb5b6e533ad71e,
+    0xe5f209166aa346ec, 0xd707bc8aacd4a44a, 0x617ffa8b556c4d3c, 0xd49b9e1cd559d7d0,
+    0xa0f56d56871db3f5, 0x4ec71edb357dcfce, 0xcfd0212a277b8982, 0x5f799db1b88e9b60,
+    0x670db338bf2ff706, 0x4ffaadf63d304fdc, 0xb854b27f9cd52d90, 0x3e6e81002127aefb,
+    0x49eb886e74189c0e, 0xde55274512cf83bc, 0xe399b42dc70723fb, 0x69e383011e6202ae,
+    0x6d3d62c119eb86f2, 0x4095185d94520596, 0xa2b937fa1994245f, 0x7d64341367dba494,
+    0x5ca3486ea3831085, 0x5e8ef4bddc06ce73, 0x1da4a87eaedcfc8e, 0x1a5e3e02df82787c,
+    0x168fabc918c9035e, 0xdff3354367256b0e, 0xe9983172bdb84fc4, 0xed537dcd0d703297,
+    0xdbdb95de99976432, 0x42368a664734acbc, 0x16cccfb0dd76dc0f, 0x9a1df85976d87df5,
+    0x8b000ea172f3ed6f, 0x33ef6b34400f82eb, 0xbafabf9cea9eec07, 0xd18457f14550e915,
+    0x2c6db6041b193f30, 0x59c6ef245660b377, 0xd0778355ffebb8aa, 0x1af918b25e340979,
+    0x4e099ba3f1fe4415, 0x21b43e7194576938, 0x2e9ca038c85ac5f6, 0x68b8effd61bd5a44,
+    0x4b535a2392354e58, 0xf2d4cb2b693aac70, 0xa3c33fd54dcd7e9f, 0x92d425bcfbf6f65f,
+    0x99d4c0fead480b4f, 0x7df5d461fb99baaa, 0xb9f84bf52b9a79aa, 0x53696793f1af934e,
+    0xf892a0321a0f605d, 0x324ffa13ba0fcddd, 0x80ef380d2e02b09a, 0xf5f61af5f674bda7,
+    0x26b4c5894cbfe168, 0xf4cd58ca5fe09350, 0x61fbd83a5b47d84a, 0x9d93da888ddfcbb0,
+    0x7289571d2e1bccd5, 0x5558a73cdf1702f2, 0x94a07df4bd77397e, 0x3af103eeca4d486f,
+    0x0856c29ff69b4a42, 0x6ec528e00f6f681d, 0xaeecf86636fa6dea, 0xcd94e9c8001d99f7,
+    0x18c6682de6cd107b, 0xee91cea440ad55d6, 0x3ed8163f11891436, 0x7542648273d6e4a9,
+    0x7a893549c72f27dd, 0xf0a9ddb75e860e42, 0xecee7e0dc76889df, 0x5fa26f4d55507dfa,
+    0x76fcbdb76c441702, 0x4451d6081bf491c4, 0x8b4112617ca909e3, 0x9b9204867f633ce1,
+    0x370103233cc7fc4e, 0x1caef8fd5f8addf1, 0x4dd40c305779260a, 0x0777cd70ead2da51,
+    0x1a81779b312d0d66, 0x23f125a5645e1612, 0x4dcbb1c771338c14, 0xff93cb2fa4fc7dab,
+    0x670c8df8984c4c7c, 0x18362d46dc5c4092, 0x4566130426faf1be, 0xd2a70584fa573421,
+    0xe3a6cf3792fc6dda, 0x893482a493f192a3, 0xed0c76e80830454a, 0xcfda9e0ef09ea931,
+    0x386fac953395d67e, 0xe135ae55936e5ce3, 0x2111a7cbd8d4b28e, 0xc3a9a69dd81b9a4a,
+    0xbbd27f0c9f03a50c, 0xe412591ca8bd89b0, 0xad2a3cbee4f04d08, 0x7d3579fcf513791b,
+    0x9ec1eca42a0ee047, 0xb27cb644ac2466ea, 0xc41c00e0afd92e61, 0x8b2b536c4317770a,
+    0x91ed0855e15e4b57, 0x229a48e335da8895, 0x8ce87546d41a3a61, 0x0ee5d957048392b7,
+    0xdd0248f304852932, 0x4474a7722a052db8, 0x1eb531bee9847fb7, 0xb797487334f5bbf4,
+    0x9b20ec046165dabf, 0xf1a8102f0b897033, 0xabf68e67f71df3d0, 0x5af53d8509140ce0,
+    0x7de4baeeff96e909, 0x8a793eaab53ba73c, 0x52e3d83ec7691c20, 0x58759bbc25549abc,
+    0x8122f550b577081d, 0x9790554e8f309618, 0x7e93a6420c9c7a7d, 0x67c44091ee53f08d,
+    0x8b2e69c92de4cf77, 0x772f4d283431bed9, 0x64fc68e2dfc9a090, 0xf94dbe3e6fda116f,
+    0x6f73bbdd3a17c759, 0xb844ce33ddcff587, 0x2d2dd605ac3ab9fb, 0x2b67b1ef7bb3a690,
+    0x212ddd952fb81c49, 0x08b6f782443f6ab2, 0xf5cf2f5632bafe64, 0xfdcfa692b5ad6f96,
+    0x415deba1da905f03, 0x3e92a8e1b2039e7e, 0x7537ad03322658d4, 0x9c75bfa766363d3f,
+    0xfce3bef516777b5c, 0x9f9958b666b93831, 0x586f053e720f0d7d, 0xf0d791de85a5958b,
+    0xb4474bdda09c8f05, 0xf069cd92f93c2e02, 0xcc817965fd4ff872, 0x5c4951a58b02abcf,
+    0x5e10e2f189788539, 0xbe69f4414b2aac3a, 0x3ba0c8108b19da62, 0x441c4e7777c1c3a8,
+    0x83cb66cf30d48d03, 0xa274374beee7a937, 0x75fb78ea2db97f7c, 0x54a5e8d0ec65c0a7,
+    0x92c5d4af19b7f801, 0xf96c073ed2c3ef41, 0xa14dbdfd7a46da04, 0x0984264a1f474743,
+    0x039a6073594759d4, 0xc337636e33a32c90, 0x4da570974a72a1af, 0xf91cb3f88a4f8f8b,
+    0xb296f5939725bc2a, 0xf2ecb47515ddb4d8, 0x0d63b40dcc16162c, 0xd8c2ccb2c67d60b1,
+    0xe093bdd8398226e5, 0xe4065e2d9cbd1b1e, 0x195b9a597f12aebf, 0xb7eba6c551d63bfd,
+    0xeeb5f7d1a0da3658, 0xbfd2f500deb37b3a, 0xca0d8a8d63b63627, 0x71691f0debd82147,
+    0x5b5153706c026ba1, 0xf54060cc07bb4f96, 0x1b41e03f19fc056b, 0xd983ee85fd347dbd,
+    0x92f0f884c83627b2, 0xd08e22c4cd23d7e0, 0x4d55484d496474bc, 0x6b22cfcc6148857e,
+    0x685d456af3e4868f, 0x7aa3034588dc2e38, 0x5a48d2919aef0fed, 0xc7aca8694b8ec2be,
+    0xeba39238e44ade16, 0x0f26a486c836c995, 0x2a8eb7bffcc5aa58, 0x9bd7fffa84ab3bc3,
+    0xa67e623072d0c760, 0xeba7ca3bde4f8ecf, 0x1320f2dcabdbf0fd, 0x4f3a3af9eb9c37c8,
+    0x189e40ccea2feacf, 0x30b2d7f09eaf5b62, 0x351402c12ef6ae8f, 0xb9980c8d65f07d32,
+    0x0b8a35db1de19969, 0x6d98fe1db32484da, 0xfaf13beabf5d3863, 0x8784a91077a665aa,
+    0x50b813744a2fadcd, 0x4186ae753030848b, 0x439f1ccb1f9342b3, 0x5a0e4f3290a7858e,
+    0x84b5f34692dc06d5, 0x55840648336a8edb, 0x4372ef7376539fd1, 0x7ab6e9a7d5eef0ad,
+    0x42b5339a49d4a147, 0x8452ed8e5b4615de, 0x559a51200481eeed, 0xbe6189bcaa7bfcde,
+    0x8bf8e2c7bc98f1cb, 0x779edfb1c0d9f198, 0xd4bc9c62b8740285, 0x24cbf05a7d2709a7,
+    0x621d72d7e6930848, 0x83fb777dce85c950, 0xfc036793e5908bf8, 0x61556f07b4bb08e7,
+    0x92303ddd6e2d91fd, 0xb42991d584e4b918, 0xb43212a92cd1c8c3, 0xe3ef3dedee4a7ab4,
+    0xdfccca9c9aa3aadb, 0xb251f4a3e43e7d2d, 0x9b7e4febed3e5113, 0x2421dfcad14190ad,
+    0x03675974a366b267, 0xd9cfafdaf074c6d5, 0xacad7072403132a9, 0xe28362f40a92eb77,
+    0x12b6d832b18ad8e3, 0xbfe0183f58fca2d1, 0x0b2f72f2cb6b53d7, 0x5eabad12367bbf40,
+    0x288d7d8c3d3482e7, 0x62f4ef8c9ac68b20, 0x82b5c2f21cf95dff, 0xd2eee61f657857f0,
+    0xc5546a4560fcbc1a, 0x979389dffdde680c, 0xa644cd2b1b6b8a58, 0x5ca3aed48121a4b3,
+    0xfc516a4b91abb4c4, 0xf9f695dddcf8ccc1, 0x2af226fed8557d07, 0xfd119b8722c903b9,
+    0xeb5bd8509d5bc6fc, 0x64c6a5f43bb27da6, 0x36960ba4487f9f95, 0xddb2be46e2fc27d4,
+    0xe7a05ff3b32a6fee, 0xeacf01d4c4d07888, 0x253b29e772349b80, 0x57cbec14bf35ae97,
+    0x0ea0e987139a491c, 0x7504fa356a7f4b44, 0xd2392857bbb09863, 0x58797ba3d70e3258,
+    0x95cb91f30d264b2c, 0x632107428b3d56d9, 0x6efcc52a0376c2c3, 0x184706b277717b2d,
+    0x9e392fea8058b06d, 0xa2d68cad49d6c8e1, 0x8078a792f11d9ea8, 0xf77d12000905a6b2,
+    0x0a8ca62aa4c2ec5c, 0xd6e9a1ac06e31915, 0xc6e4f23496115f9f, 0xbf50c03eb321d7c4,
+    0xde15cdf3b17739a2, 0xcb4b5822fbfee82a, 0xb8141f0c3535e736, 0x58134d8a46589d07,
+    0xcb2a3c51b84c7e61, 0x1cd5607238eb7c79, 0x1bfa99b670094843, 0x43438324af4e7116,
+    0x04362bf189a585c8, 0xb936f7bf3547de96, 0xc68f53667cc9acff, 0xd4d366abdb5b11c5,
+    0x880cf72522ed3bb6, 0x0ecc55c9eb3197ae, 0xc34b99a4561b4eab, 0xd7c29c2a5492560a,
+    0x47048e56561cadac, 0xda84d7bfc5060c0d, 0xc1616257dfd5a0a8, 0x8b264e1c7bbe6955,
+    0x80e144cdb1a33cb5, 0x2e103421ef2b6fa6, 0x0d1e73b6a4404b6e, 0xd4352105523945da,
+    0x85254ddec6968189, 0x2ba0d7c4b75fc3cf, 0xb4c2768dc9f3d135, 0x791359268c36f2b9,
+    0xb35f29ce8069ab0f, 0x1b5e60fafc03f8a9, 0x0f8d2c381e57775d, 0x28abda855207734c,
+    0xa1ed4ff5517312ba, 0xc1e64439d98f2f35, 0x986883b77e412ff1, 0xd459628ed0a8a2aa,
+    0x8e14a1ba653e9e8a, 0x923f994c08f673ef, 0x371cb7a5fa9c7b6a, 0xca608fe4a975ebdf,
+    0x569ecc24e754f53b, 0xf4310d28ad4f4746, 0x4fad5b39d8c5dadf, 0x6464887921e6c8a7,
+    0x6e73ce88a3c37e7f, 0x344ec1318b091fbe, 0x872cd08ae400619f, 0x7d3ec40d1d1e4c88,
+    0xf6bb1d1e6063852a, 0x0a831dd88a7b13b5, 0xd7a8b8a72bd62c58, 0x2181054181892f31,
+    0xa114b4862419498c, 0xc96f6647a5ec0c26, 0xa332e84fa815cea5, 0xe942017cca13d566,
+    0xe90efee4b344bcc9, 0xa545020637363737, 0x4763b5e2f0b9d786, 0x8cb4848b326292fe,
+    0xbb8c8b9b37ec4d45, 0xb268bbc767d2223b, 0x189858298e3debf0, 0x35c1fe6a0dd834ee,
+    0x7461ed5727f04c9a, 0xf89c40e6b514fb4a, 0x5f8853686cfc5a77, 0x4a453dc8a24ba255,
+    0x8d4fd32479ff1c9f, 0x15f13c6c7fae7b38, 0xf967ede48ae6896a, 0x22bccc2324db298d,
+    0x37846d6e41a2574c, 0x5041d314b5d50a4d, 0x05b6a9b56abf739d, 0xcfefda97368d3f39,
+    0xa17df86be695ac97, 0x64fc775ebb7a6f54, 0x7766012f9216417f, 0x0d163bbee0c3a8de,
+    0xc47e0d27d7db5bfe, 0x0d23a1c4fa7d7d12, 0x07db52393f9dc5ed, 0xc8983de0a87c07c9,
+    0xe716c971f0ac7831, 0x73f37395b217724d, 0x08e97e15d5264e49, 0x928a9378fe8a832d,
+    0xb278bed63ebaf010, 0xc535a96cb9978f71, 0x39e10292a2bcd790, 0xdd52afde6382c320,
+    0x642178c8fc9679af, 0xb12b6240c51ca139, 0xfa8a18b79a624f46, 0x9a10bb349c008103,
+    0x04fedf208c11b23b, 0xeb82c49ab063b186, 0x750a11307561e6af, 0x7bad0f4ae2f449ca,
+    0xc1e7d8add8a48390, 0xd34b22e26917e28c, 0x6aa65707c7cf1dff, 0x1e8f90ed36cb6fb5,
+    0x6edd7a08ca3fbbbb, 0x0833bb0844c1e638, 0x314f9cc0daa3369f, 0xf3c0512fd40bd202,
+    0x5efb1b3eb3bf79ed, 0x3757d142966e4983, 0xe7446f349bd434bd, 0x428f9fa57919dbe7,
+    0xd6bd020dea79dcdd, 0xd517c661f24ffd72, 0x0b9f63091ac1dd4b, 0x1d99dc6467afd586,
+    0x78abeef10ab9c7f1, 0x8368255123cde00b, 0x9b41dcc34b681464, 0xb1529b867c936bf1,
+    0x7b3eab96af1b697f, 0xbfb9939ce64cbc0e, 0x874836be73d1d3ee, 0xdcb7b734aaa2f4de,
+    0xc1926f4b45cb2c6f, 0x6f71a45fe935ca89, 0x9d39dee03a6ad8a6, 0x2bcba125fc044515,
+    0x02fc5b1205cb795c, 0xb0470987f251ff21, 0x2c553d16d0db2731, 0xb8617bf47319fcdb,
+    0x35d0ffac93277ca3, 0x83c01d1a4da34562, 0x88efb22aff3589af, 0xdc054a40d69f7ba6,
+    0x55df90582ad23a7c, 0x5db633500d60a95b, 0x293698035697c8d4, 0x79ecb9ede01821c4,
+    0xd202eaa85c0c9ed4, 0x3c9782b02879c13c, 0xa0fa125b497ad2ea, 0xa78add537822ecd4,
+    0xfc5cf269b0522afe, 0xcd24fd5143316f63, 0x1a4aaf3027ae9fbc, 0xce2221aa073a2b01,
+    0x6dfa5cf3b6ac970c, 0xc22cd3457cd72d21, 0xf647317c0b4e7897, 0x8aa49dda55316780,
+    0x26096867cb2babb5, 0xbac62b17311b6a88, 0x569cd0d8eff39a74, 0x9315857bf1e089d9,
+    0x625b880b04a7dd55, 0x7fd48e06f15135aa, 0x82f8b81cc1afea97, 0x7a1fcee80b924daf,
+    0xec2c3c0eb787f434, 0x8fefab6675c152e9, 0xfa4d65f554c0ce24, 0x6fb8338091a6f6b1,
+    0x1f98878e372c5132, 0x5283abdbdbbd477d, 0x9be8138e585e8cb8, 0x6abd53ee98441e8e,
+    0x7f5fce1ef7fb5dfa, 0x3999cf2772604bc7, 0xa41d41f09b53f51a, 0x15af07f3c9c35355,
+    0x86c7d215ce18f74c, 0x67c2f39eec0d0e3b, 0xe54666bcc6f7aebf, 0x9c53234fe6bf2ffb,
+    0x8783293ed4e770cd, 0xfe9c3ffab8cb3f5c, 0x7478c837874f7e5f, 0xcee3393d9fcfe74f,
+    0xbafc73823e5037bf, 0xf9e69baf1bd964fe, 0x6d13fddd757535b2, 0x3ba66f588712b05e,
+    0xbdf04ae7d89cd2b8, 0x7ee9b0017648433a, 0x77d8b6f5b43eea8f, 0x4cda89ee239cd3ce,
+    0x815b18223c4ef968, 0x02bd7bcd2d98e387, 0xaad1611f69c9bce8, 0x08273099a9eed814,
+    0x1668ccefdcefad06, 0xa398de722cc3c378, 0x305029b4b2af08d1, 0x7e48f0f705fffd17,
+    0xff7dcb7f5ff3dfe7, 0xf4d751bb603ee344, 0x43da054ccf8eb1fa, 0x701aada3be530abb,
+    0x1949fb5d7dea74a5, 0x73b40caba343f646, 0xb6ae1e4802a6aace, 0xc01ffa55a7c39575,
+    0x16489df3ebe14655, 0xff01cecab3c6406c, 0xbd53799f046c6edb, 0x2be99ee0b6d3219e,
+    0xf0902e3b6d12ced3, 0x1c67d56a532d5b07, 0x2d6e380e805f79a3, 0xd0fb7db6da5f13e7,
+    0x1fedfc4eba342047, 0x215194d966974ce9, 0xc682163bd9bc3a69, 0x89f106297b232571,
+    0xf38d76f03572a1b4, 0x8dede50783f5ba98, 0x14880e4fef80650c, 0xc8f73fc81ebcb562,
+    0xaa6fabedbd6023a6, 0x9838afe3ed55dc19, 0x7d80a317696ae8ab, 0xff70ac9a8bf86f2d,
+    0x32bdd6b5285285da, 0x40e9654734f7237d, 0x48283271be2ee269, 0x02e3aeb74f12a1d3,
+    0x1fa26b9d5c1a47c7, 0x0c39a3e969b7329a, 0x0779f4e4c993837e, 0xdf798a0324152b96,
+    0x078d4af141b3d221, 0x55bab0350644c637, 0x5a794215ca768de4, 0x0de0a3c735ac1d7d,
+    0x49a467d4489877d8, 0xc7e25d24b08097ff, 0x38c49c9658ea46a5, 0x7dd2567dd4e3606e,
+    0xe7c93ff0a46ea3ed, 0xe4e6892d6dc2b191, 0xc7e13be72056e975, 0x123a4d45d44a6710,
+    0x779f205cd5494298, 0x3c38ec2b8b2ee3e4, 0x383cec6bc6262f26, 0xfaf3676d95fc03cf,
+    0x121905baa308a368, 0xba76770b6b75d327, 0x9bf269b84fbae63c, 0xdc41dfabfcae7cbe,
+    0xaf9ef0589dd886bb, 0x3eb43826adbd764c, 0xab1824967f341ec8, 0xb24f025d744845ce,
+    0x4adbf22728d78b3b, 0x09c6661d61e6713b, 0xd9e8e3c3d2eda59e, 0x145ae5d2b703cc89,
+    0x9cd6cb70e21c27c4, 0xf4ab3cca864e969c, 0x4e767c3c18c6e37c, 0x725c8db2300fca30,
+    0xef0cd61b3b2fcf81, 0x93b37cba84340f17, 0xa6e722d87f75f31d, 0x921a92f065888196,
+    0xc6e9599170e2ab5a, 0xc313b50b52c29da8, 0x3974cf910bce2449, 0x4a336847a739f6a0,
+    0xbdd014d9de4c8b38, 0xaa62dd218f93f7c3, 0xfa34ccf878263e7d, 0xf225122865f53922,
+    0x11724cf34db184ee, 0x4fe442fa3daae44c, 0x53cf2741ebcec1bd, 0xad8dc125be6f8274,
+    0x107663129a8c4814, 0xcd1547bf90be11a4, 0x3b7aff2c6f2ab6f0, 0x9daa8f098b166c3b,
+    0x606f2f2732e8f616, 0x9debcb0f3622dc0c, 0x7adfda696a48a854, 0x0f27d6dc6dd040b1,
+    0xe1a8bfd5721f14d4, 0x6555211dcba6f990, 0x43bacd4391c27923, 0x43d1babfb2ebae75,
+    0x3a9b8c2e012d5e2b, 0x8fc4b3173e1f7df8, 0x03732dbd61144d2b, 0xd92e8aefa0186f12,
+    0x8d196427d2305bd0, 0x74bbd9da6c0a5576, 0x53a8646df66d1c12, 0x77fd4f5cbbe25947,
+    0x2ec317fe13eb8319, 0x0dfdfc4fac8f631c, 0xba7e7cc897454f6c, 0xcc84e6e97d27757a,
+    0x7f981d1991739811, 0xabd65437b958a65e, 0xf93f8d6cc999af06, 0x875f7ef9e5e1e089,
+    0x7f7c7cdc1f92d649, 0x754aba1e1c7089ff, 0x8fb7f146e36f39b1, 0xa24e112b1ff0cace,
+    0x975cb3eebc9c2d59, 0xd6710f53d6086d26, 0x669d73b9ddef3d7a, 0xdcea23f532b1e17e,
+    0xeff13e6e1e1fb4b1, 0x8d11d79997eb29fb, 0xb66c88e6b1e011f0, 0x95b38cb5cf9631cb,
+    0xcb923e89baf1ba20, 0xa5b8a86ebc76b78b, 0x870aa99d4d5267aa, 0x5943ed2fcda62b0e,
+    0xbb443eede627a41c, 0x50164867c44e6cbc, 0x06610db44dfeab74, 0x74484b18cc85260d,
+    0x75fbaa82a2c9a93a, 0xfca14c11726711f6, 0x444956124c51013c, 0x0076dc4289e885a7,
+    0x9e5b9acaf1e7dbeb, 0xeeee723abb17f12c, 0x89bcb6b7286238f7, 0x74a7799a17dd727a,
+    0x46dd0a5af898dff6, 0xe5588fb8dc70201d, 0xb71711cd2b7619a3, 0x2c469ea224e33d15,
+    0xb6c2b69177191b14, 0x45828d48c9ea4b17, 0xc8ea8b7366a3824f, 0xa4cd733c1553ed04,
+    0x0ea992f30add083f, 0x5c4685d7ed7eb12a, 0x69fdd5fb71390909, 0x239e91de4d346ac6,
+    0xf98241c4b932cd15, 0x3613ca70dc1da86e, 0xef807810fd1958a7, 0xd4ad60a7018e41cd,
+    0xaaa3a5ffa037d843, 0x5149f2e7e0a01fec, 0xf7e9fb3e4e9a3f8b, 0x66dbf373bf457e6e,
+    0x512ca7b95793b1dc, 0x6ec862e8452c076f, 0x66183374784e3911, 0x67d1fb6836b3d7e5,
+    0xf204338337f2fcc2, 0xec4bbde763dbed9d, 0xb441ab323de7145f, 0xc887fb4ba5beaa94,
+    0xfa6fa9e6b95ae2fc, 0x0a35a5eb525de46a, 0x914fc25c9b645d2d, 0x37df0ce7d63a4586,
+    0xa370e5b02c6bbf6d, 0xa8fce0737de2677d, 0x6b7df5f80d60863d, 0xcb73a4ef83bc12e2,
+    0xb90c8fa917267de1, 0x92e857295b26c442, 0x7690b832d3be6b54, 0xd1cb3ba40c2e397e,
+    0xdc18258f0e105db4, 0xc4c6c3129b0a6c30, 0xe8eb7fcbf1fe847d, 0x84ebe7285291b4f3,
+    0x88da612ba6a87707, 0x3e3b0b18d2b60c07, 0xc3e5918926192e89, 0xacc9590de325bc12,
+    0x8f43bae80e70e9fb, 0xabccc6cb189f5631, 0x112fd8ee8cb38266, 0x5c71784202c0b951,
+    0x8d42d3ba9a86ab2c, 0x48495d2c713c304d, 0x738ee00f6c427378, 0xe237691e55878fc4,
+    0xb49292088383a0f0, 0xe0bbac7a6c4bab33, 0x9cd76dcaf7f7ec03, 0x1df17cf7813e186e,
+    0xcb1724be7aeb1304, 0x7bdf6d8a4ff6ba53, 0x5a92c0129dc601ad, 0x1ecfdba3894e77b3,
+    0xc4ee981648f8c997, 0x1327f0559704f077, 0xf6c7face9cf6248b, 0xd3a7c549795534ac,
+    0xceb12013350b8bf1, 0x9c967b329cf6307f, 0x5416ea555053063e, 0x94c0c2789927b316,
+    0x29fa35f8e13d3f98, 0xe1a4299e4ad49c03, 0x6aa6da9f1405e754, 0x6d7fe21b9daf3b08,
+    0x70aff499ace67307, 0xfc39cc95347238e1, 0xf3ab4ee5ee4bdcf1, 0x149bfa8f27d6916e,
+    0xeaa41b8a377354f2, 0x00aa89ab90ff820c, 0x7ef4fbdf527ee7f9, 0xc8389f579300255f,
+    0xe91acb7cd4751e39, 0x3e0d37b97b24b457, 0x6fd194b0bc953de3, 0x0e618ec533549444,
+    0xae84cfe6d01568c1, 0xa38b4570aa5fe13b, 0x7b80328c4f863cbd, 0x978d5401c07313b1,
+    0x63a220c40951cae3, 0x8c10eabd7663d47e, 0xb62666d7db107211, 0xae2355de33a22105,
+    0xa16fa434040c6033, 0x3a5327a477707caa, 0xdf387643fadccdf8, 0xc7315c9de477b3b9,
+    0x73eacb92e3e49017, 0x9521ad3f09060ffb, 0x9228318b16e5595e, 0x6ff8b10f376a1de5,
+    0xd8e18aece995388e, 0x9c901d091c90954e, 0x9777909ace6dc654, 0xc7e70a04c3659cf2,
+    0xa153f231b6d3701b, 0xa62eb7950e9d6d2c, 0x7378ddf8aa339884, 0xd23fa2907c0717c9,
+    0x4be346cd8227330b, 0xdf6fac943e7b6e1e, 0xa6c465677ce621bb, 0x56bb09f3a6d81b8c,
+    0xb1b3436dd3e5cc62, 0xf125666f78d9edb6, 0x48d034b38bb38734, 0xb65d4e904956d073,
+    0x44b890a94b1c8f75, 0x456c61deed2a6e58, 0xcffde544374ebdb0, 0x0af9ac7be59c90dc,
+    0xa28fd19b53d27542, 0xb004fa21916d5505, 0x5375192cd51c6645, 0x9e5ed2849cf34936,
+    0x0e9e858eda23a98c, 0xd3719b6c68beb528, 0xb6202370584479cc, 0xee0b594cb8878331,
+    0xeada849e9724bb04, 0xf2d3f1f897e6bc2b, 0x05fe03af4282705c, 0x72be46f3102548d5,
+    0x5877ee3cdfa40fd3, 0x6581f32843e764ae, 0x582f09e7e88375c2, 0x4de32c27740e86d3,
+    0xa3d2f66f3885084f, 0x7d994e8ef1934fa0, 0x9d86d37a3fb7ae3b, 0x920a012d7fe25842,
+    0xf8f4c4caba931264, 0xffe1252a5359e79e, 0x8e6927683e1d9614, 0x9f18a26a580c0da3,
+    0x3c97e60c19b2e1c5, 0x47c583de93274f76, 0x775313692b0429d5, 0x94a550c86c96053b,
+    0x8375e074da522d38, 0xf3356b46c7a1b4b9, 0xde48e6f27d23f9c2, 0xb5d9d1c840049319,
+    0xd1aaac87d405d802, 0xcac0c4b39e5c5af2, 0x275bad24949ff233, 0x829adb5be362c451,
+    0xb24eb9adadd9ad9c, 0x30cc4490bf64c961, 0x5a45c189078ca12b, 0x433e39af22aa39a7,
+    0xd1893081aa66128d, 0x5870ee19847b6f1f, 0x41dfe0076e6c5ab1, 0xcc3262cf5caeaf89,
+    0xc921893f18758644, 0xadb9a4d82def1311, 0xe50ceebe39577b6d, 0x0f710331af9d3931,
+    0x95d0a8fdcd63b32a, 0x7302b690a47a8e23, 0x079e93301f26bbbb, 0x112c5cc344574d4c,
+    0x551f3986e066474f, 0x83a83318c2f52fe4, 0xcae2ce9c8df24064, 0x0373d656882aa328,
+    0x4001f2aa6736ef36, 0xbb1167eed9a2d2cd, 0x0d61500e983307b7, 0xe43a821769d2e374,
+    0x16ca2c37c2bda5a8, 0xf38b27a772490657, 0x5436a02ff1be1501, 0xef7748265083e9e5,
+    0x0649b8e6831616d1, 0x34a96eb09b6226bb, 0x34a94fc6f624438e, 0xd2e23c32cdbdbcc2,
+    0x46d38cec65605f9b, 0xd4c7c2721a9946a2, 0xd57b3e92344210e5, 0x00eafeb038327c95,
+    0xb842413408e28fe1, 0xb485cf6997385b81, 0xaea4b9443151b4ba, 0xa75b9ff0499dd8ee,
+    0xb0a24dd53c0dd0db, 0x4859b292b4d1299f, 0x336f3bad31b8a8cf, 0xffd4ce5ed8ecd012,
+    0x2d1ef315a45e226b, 0x011f92c97146aacc, 0x9705615aa1cc4a30, 0x22f299c8f62842a5,
+    0x930f46cd729bde7a, 0xda63effb509fb66c, 0x9e8f726f5a2fb0bb, 0x2c539d7b580e5e92,
+    0x33bae519fc92f525, 0xf2f22c9d5c114e7f, 0xa63d563fc35fbcc6, 0xac69c4a6e6748fea,
+    0x9797f5cbd7912f02, 0xaf40209f12fc175f, 0x9d0a130b59ec9a2a, 0x59da9457126322f0,
+    0x0a89ef4de95a668c, 0x4a6d6cee4c07521a, 0xb9a58986623e5c70, 0x48abe588dd5a6891,
+    0x2cb64e92c1bc9992, 0x5a8362b94dc073d2, 0x23e85c075a368e44, 0xac62103287541844,
+    0x7cc3f1b5cdec0a3e, 0xc7173a076cf487d1, 0x51451811114688a1, 0x691c41303acb91d3,
+    0xa6be9f96231ddd23, 0x1fae44328a262acf, 0x2f82664d43fbcdba, 0xa296f0c14aeb0711,
+    0x11e7c64b8bdc1ef5, 0x5d09a0e3e00b1b4b, 0xb1f94d714eb115d7, 0x60eb1751715e92ec,
+    0x153b8a4019360f2e, 0x94e9ea269b42f875, 0x632db4070cbcc183, 0x4658e7166f18d629,
+    0x9945c53aa313c9ad, 0xc34aaf66088b8759, 0xd9ba024ec4314b1c, 0x423baa6ff919bbd5,
+    0x84ae8b8dddd19af3, 0x0139f5d9e2b4d6c7, 0x73f047395a320704, 0xf2d1221dfc0edc08,
+    0x05683233577693b3, 0x041c7f7455591239, 0xb2973ce7f583ee80, 0x743b25dd309d4627,
+    0xb462a34ac5276e69, 0x1c213d18e9d17d45, 0xd05ef1d8522e7ea5, 0x6fe74915bec8e550,
+    0xafaa5e8f1777444f, 0x3d87998b1dac2069, 0x0cd111bc7c962fc3, 0x1878ed784abd95db,
+    0xdbdb54cb3c513d05, 0x18a71ea03bb21c99, 0xbb533d1ef60db667, 0xec396f6885cc5859,
+    0x469c0e84e114c5da, 0xed02185cc0da42da, 0x5737312b51e018bd, 0xe4a87838e88ffa41,
+    0xd22d1e1e906677cc, 0x6a0c89870723be0a, 0xec57a30ed7e0527f, 0x128cf5a5d9057f9f,
+    0x87833de798c62ff2, 0xed99bcf47eae18d3, 0x337f2421f8996403, 0x31d9270309d3cf94,
+    0x4efa914fd6feddf3, 0x451d087422a77239, 0xea538e5ec236c3b9, 0xc0a2cd47b3e369a8,
+    0xc4217b9b47f945e1, 0x0a6f0684c23478bc, 0x6860582dcb780631, 0x7b58b220cce711f1,
+    0x15efb6a316ce078e, 0xb6884a76eb422798, 0x7645a61c93d88d78, 0x5691d3309b956156,
+    0x67b2c9758d1a811c, 0x973c2711903e2a15, 0xc9d460c38bcd968a, 0x73ca4d04b9c7da7c,
+    0x0bfe2e67b863850f, 0x1f56152939ecbc53, 0xa7c1be7354b67e2a, 0x7c275149e7f091ef,
+    0xef143d4c0f767631, 0x7d346d47218eeed8, 0x210a1e79857f1421, 0x65282b5945bdcd56,
+    0x0fe569eee63e1111, 0x17c313b59c27b804, 0x4bd112641ee0c4bd, 0xdcc6ed73364de705,
+    0xe230ddbd789feba8, 0x9de4f636c1f88ef3, 0x0e159a98fe847b8c, 0x9ca609f7d93d4138,
+    0xbf7b7e0ca037bb23, 0xd441c9cc49a8cb86, 0x796da78379449bd7, 0xf2093bf58b218cc3,
+    0xaab4812be7c46f6c, 0xfdca11ddc8f01e29, 0x2d334522d5e9c73e, 0xc759cd693ef17b91,
+    0xd7305beaa3864801, 0xe7064801d5e9f1ac, 0x5ea97503765748b9, 0x3a1a4ff5f7c6139f,
+    0x23ace6842aa9feb4, 0xcbed622133d4f372, 0x7911389d935c72dc, 0x0bb3d715d60df041,
+    0x9ce84ea4a623b152, 0x06daf1dbb4371d35, 0xc6da9df6f005e441, 0xa9f187a36509e44a,
+    0x274f1af20e2092f1, 0x4e5235bf228c4a54, 0xaa85117c4d7f2191, 0x2fa4f882b3caaf1a,
+    0x146a4c430c9968a9, 0x86f5cb64fd53924f, 0x6365c90ef4123b9f, 0xcd52995be8cc9148,
+    0x09a204131047a207, 0x3bf75a5f5cf3096e, 0x3cf162986eb62813, 0x65ecdf89e2802f92,
+    0xb66b0a4d9c242515, 0x422bcc53d65a91a3, 0x6f3d2468ce543d8c, 0x5a17588669432523,
+    0x242c954972a8e661, 0x119a58d39de5b0be, 0x216d6739c21e4560, 0xad820879d02f9a16,
+    0x857ba46ab9bb7bee, 0x614fc2585647b809, 0x309b1b7bdbd5b8b2, 0x674f4dd46abaac82,
+    0xb9d5c84dbb9cc60a, 0x079125050ea733f6, 0x9c8d939eefe10d42, 0xda139eb542e8798a,
+    0x305c41a308d68d91, 0xe00b5fdbb3a08869, 0xe45ca4165ec2543e, 0x81cf6aa1cee9769f,
+    0xd3661a9af6163285, 0x73be1cc358bc41f1, 0x651989e8cb05b244, 0xf0827623f9259ac9,
+    0xd499293f3fc568b4, 0x6e1db977f54e3909, 0xd47a5f1c648a936a, 0x365922f5c383fb73,
+    0xa6bfbac3b9b5f912, 0x84b9ec8430f3820d, 0xe8498531205c6990, 0x3355158b12418939,
+    0x64fb8601dbccaf8d, 0x67d2cc50c878e4ae, 0xd190235776bc689c, 0xd0221f873cc2dd5d,
+    0x7daba7c11ffa49b7, 0xabeb1f45d6399f6a, 0xd93a54a5d3193a42, 0x51a2dee738671595,
+    0x6ae18adbe73256ae, 0xf25ec127bff3203a, 0x89319b3ed7dca7e3, 0xdd9902d7bdf3f916,
+    0x2bb9deddcac38d9d, 0xa1122af9463e91d8, 0xcfc733f4a0339850, 0xe70d0f99110f991d,
+    0x95c3197110aa8087, 0x21fd4e86f509645a, 0xc9d35605f94206ca, 0x8ddb5f12bb459671,
+    0xfa15708d99c3ea17, 0xde4cac67f0cbd862, 0x48cfb61ad2339080, 0x3beddf1d939e8ccb,
+    0x3092c16168090cdb, 0x3335e51f5930b594, 0x1bacc71c97bfc6d4, 0x2d016591890b94ee,
+    0x89f9940982d3ef07, 0xdeb6d11c87e9c3c1, 0xe1682f18180bf82a, 0x53380d83e0137bd5,
+    0x24c509c20bb99c32, 0xe22fd5d9327e3527, 0xdac2a1788526aa38, 0xd7222f609e90d32b,
+    0x18cca7d6831a69ce, 0x8c0735411b6e1589, 0xd8fe5a73bf9fa095, 0xffbbe9fe5976e0ed,
+    0xd96afbead766a8fc, 0xd8d9dd3ae6f8fb6a, 0x04d377803fe14f5e, 0x0cc3f85a9db1aa4f,
+    0x9c383a0d10d0ce29, 0x1dd95afa13943249, 0xe9c8cce2d42869a0, 0x8e3fc626d512a91c,
+    0x2389f70c44ec50af, 0x1de77079ae7f45eb, 0xf5f9343eed6b03ae, 0x661394b311973077,
+    0xa782238c93ca5857, 0xeeb41fb6dd1c43e5, 0x3d76855f4b474765, 0xfa42832321b71413,
+    0x0a49067a88ba8cf7, 0x17b99007ca71d277, 0x596365252cdf6703, 0xb3b12969929bb185,
+    0x1f7f995bb71dc7c8, 0xaf3664bd95d9e6c5, 0x81817627986fec86, 0x31ddada9ef6ecc97,
+    0x44459b7146e16fe2, 0xb46bb247afea9d88, 0xd4d043e4793bee0f, 0xa7cc674d2a4e7a1a,
+    0x95d5777abb962655, 0x91fa88f05f3e9a1c, 0x9e38a9f5a59ffa8d, 0x8c7690ce11b978ed,
+    0x99540ccdb48dec0a, 0xe03c94b8ddf7b213, 0x49b5e457dc47ce2a, 0xdf7f4dea3521e58f,
+    0xd8a19eb08c6ab6d5, 0x48334d206d8cd389, 0xe34e2006ce5c5b36, 0x257f3bb6a0b07fbb,
+    0xbbcbad451eb74672, 0xcab6f62296607c27, 0xd144ed52d4383a0d, 0xb18639cd8111ff71,
+    0x56753cdae907dc3a, 0x8e9f1af1e762d3f9, 0xc05daa58279d2aa1, 0x85e20864c236066a,
+    0xb9149f3460a043fa, 0x7fbcdf16202b9d5b, 0x2501d2bf31ce99a4, 0xd584c31c5d72a377,
+    0x046ab830b2733476, 0x6cba13a429f2486e, 0x16d6aa75fd8237dc, 0x4f6ea430f51d6701,
+    0x997a63545ed5b2bf, 0x5e03a2fa4ef3a24e, 0xf5b4e7026967432f, 0xd5bbec29efb2fb7a,
+    0xb9b27ab9465eae93, 0x4b97da7cc6e9c269, 0x18cebdcf62da571c, 0xa82039a9471eaa90,
+    0x2023e9a6c1818976, 0xc7558c1b5bbb6a1c, 0x76603f2e31ea0c2b, 0xdc8af3a5753dc776,
+    0xafd764bfc3190c21, 0x6c24cf845f17c4ff, 0x0950838d48a76746, 0xe5a4b5c9b034f9ba,
+    0x56e0f4b904023f88, 0x9d9cb8219d73fd71, 0x247b074ce91e9f21, 0x2da601392cf22f24,
+    0x14cf01658db31ce6, 0xf5d671306f6e3f19, 0x292e0db1e3dddf8c, 0x4925cdaf1678a62a,
+    0xed84737f985a6094, 0x6df66a83688fbad3, 0x5a4548baa9ea4eb1, 0xc56c5580bb1f2934,
+    0x84d56254da99f3be, 0xa5464ca42eaf371a, 0x8371dc30d391648c, 0x2478da3ca42e83f1,
+    0x5299806ade82eeeb, 0x8d47f9e87f6cd45f, 0xfbf3760729310c40, 0x74da61bb1367d37c,
+    0x16fff2f377708223, 0x869d81da33cbd91a, 0x48349f2342688948, 0x22ff3e7ff15dc45f,
+    0xc4a1359eb057ab8d, 0x11fe0ff26e92aebd, 0x6217a452f1b7820c, 0x0a1abbbc124be5b3,
+    0xb708851891329d8b, 0x3676d8dfbfcb26b9, 0xd20183c4ff104587, 0xa35b71d828e81660,
+    0xc890b3db5b2fc619, 0x2476fd7472072f0e, 0xb79c02b092f4bcaf, 0x333efad19cc22427,
+    0xb9a0b590dadafa1a, 0x91b9e02bb188ae1d, 0x2ba94524b6a32e4c, 0xac3647e0fda80da8,
+    0xa50d208c51fc2de9, 0x8bd6d3d89c4826fd, 0x5fdb305b2b4d20fd, 0x451673e28bdfbcf6,
+    0xefd75f7f2961abff, 0x9548447ff3c4ad37, 0x67f9951c9677ca67, 0x34f1d88a18c70c36,
+    0x3b8b00701cf5f10d, 0x09bea30f79b31bb8, 0xe20ee0281ef7b457, 0xddac4be5ffab3d21,
+    0xce12d04621b49cc6, 0x404225db6dc5c081, 0x1d0c5e6180ea730f, 0x1959f0f713b199cf,
+    0x74c3a2a1513bf7a8, 0x683652d838d713a8, 0xda54c09c9c0761c7, 0xd1e92dd6fe96f15b,
+    0xc28ffdd0eb3df0bf, 0x78d88bafe3a99773, 0x2e53491de197612e, 0xc7da56c5cd8a042e,
+    0x06eb4883f52cbe83, 0x5d09645a78bf1263, 0x58493fd76b84b419, 0x9322d6ebf6d68019,
+    0x52a1ff9b0f647dee, 0x953c13e596999041, 0xbeacc27f0e068beb, 0x5679838cabdd65a2,
+    0x5aed1f931364a964, 0xbb5b84a3355b6584, 0x14357191ccffe944, 0x8cc5b5851053c15a,
+    0x7555e4e7317bc586, 0x400262503f1281f9, 0x3ac269929c9d0547, 0xa1c28914a7b7f1e9,
+    0xe270417d9bb33b94, 0x921ceb7497cb49ec, 0xd21c57735b1abb69, 0x66978d6ea013f0ee,
+    0xadbb00c7ffa72961, 0x5b1811c4e3385f60, 0x00eabca5279e1838, 0x4d206ab8622da54f,
+    0x9a483060e5644014, 0xb2826d7d403c9bf3, 0x29406ed0408f4b99, 0x74d15166cb98edd1,
+    0xb594e4f9ab8bde0c, 0xc8e6f12fac9b45fc, 0xdf25c9794f332455, 0xa15adf204f99f753,
+    0xe902fe4fa5791387, 0x19d750c919114d66, 0x073fe643f45cb82e, 0x36bcf7fe805f8fb2,
+    0x2ccaf20f44d05df0, 0xc68244cb5c88b95b, 0x7e8617ec584c2fc7, 0x4a57eb967858e5a1,
+    0x3cea94c06f7b7c10, 0x9e74e5c9f185deae, 0xe0ff911446f49533, 0xf01079cd39e2c48d,
+    0xc4c8464c0138c64c, 0xbe8d34f374836401, 0x73c921f0118f702d, 0xd17e4857c38903ed,
+    0x2beb0f66fd880eca, 0x8952dc7dd0715a3c, 0x627fbbbbdc775330, 0x988c0a88ebfa8b74,
+    0x4ddc901fd1206d6e, 0x5d4c6597fe2fadf9, 0x0f08983a1caad58d, 0xe9c657e7721497ee,
+    0x5c074ffc877b6ac1, 0x3a62613add891f78, 0xcef4c82c6e163a8c, 0xeab2bae35ec5076b,
+    0xf161c1e24e52fbeb, 0xe34c6ace9642f3ac, 0x0fdc12def13ab98e, 0xd39f015db7b78321,
+    0x894e57a8057b1f74, 0x487175a23bb0bb1e, 0xa33a6c4f6c74929a, 0x6e885cf620673e23,
+    0xfe51ce834a1e88b7, 0xbc7e5c75da8bebcd, 0x1819e271dc2a4975, 0x528d347bfe2a243c,
+    0xc67ac2ca30e3942f, 0x078f83277b8ed317, 0x3bdb678019afbd37, 0xabf3fe47a00812d0,
+    0x9f17174430e07ccd, 0x7f716edb94a48bff, 0xbfb32f6d6fdb58d6, 0xfc7e7f0585d1e800,
+    0x6693126527b12151, 0x7cbcc4596c67b1e2, 0x2ce6e1481009c988, 0x298006404b8ac4ff,
+    0x3ef55655371aa47c, 0xef99799ec4221a0d, 0xa0d7ea5adf2a39a9, 0x378a7398ebe08348,
+    0x2beea75ad3ba3d4b, 0xaa14d466185cd209, 0x8a308184a90f8fe7, 0x70401d8371b74248,
+    0x3c16935d82ae94f7, 0x424d2447d7de0f5e, 0xd603ea4e97369ece, 0xee6e6bae1fd8d9e8,
+    0x4945a8c84e9c1240, 0x170d7be3e16eb4eb, 0xb6ecfa636610b557, 0x9167ea4bfdd3adde,
+    0xfdba3f30798b7bb5, 0x0a482063f786c5d1, 0x30f8f77240bb2b18, 0x0dfa4f88e8552e0c,
+    0xb4938f9a60f1bc89, 0x06075e5e758474bb, 0x61de1dda3868e7f8, 0xe805b4fc586fa6c7,
+    0xf0da4df2193190d2, 0xb75a3b0df2940d8b, 0x5dcfbb6fe0e21e25, 0x52d878218e5e0460,
+    0x16318c57b68bb846, 0x62d93996f00f187a, 0x0ffb5f21f670df7c, 0x65067b93c641e541,
+    0x7934cca207651cba, 0xbb667fcf3cdc335f, 0x13d5a75f83c77445, 0xbfbfd9f71f3b1ac2,
+    0x3fa409439cef0e1e, 0x3dda8b1ec8bff8ba, 0xe739de54933eef4e, 0xa383e583e92137af,
+    0xed51ee6db01f88b5, 0xa15a51d4ed7f75c0, 0xc7ed491fa12ce69c, 0x06f31c07e6f9a11d,
+    0xb9477b3b3b4ba982, 0xd8174354931e0556, 0xf579f791a9ba4f22, 0xcf61eba7a2898b87,
+    0xb804deb61bb06b87, 0x5c0c83e89273b414, 0xd3259d4466b03be8, 0x7f1509d7e23fd4f3,
+    0x1f3a597fe8de47f6, 0xfc47be27b13f8852, 0x6218a5a24b4ca73f, 0x3c77f1dfbf4c181b,
+    0xd8f1cccb4ac4b4e3, 0x190632cb2f9e33ad, 0x648ae0dcd9aee34c, 0x69e89fbd92179eb9,
+    0x71457ff51012bb30, 0x604f66600810e697, 0xf53595fd6f74b55a, 0x49ea40f7c1dc3afd,
+    0x499d1fe820cdad70, 0xed971aa02732df33, 0x3b1c3e848b195ece, 0x89f5a4ce720178af,
+    0x7e9d2cf44f58f6af, 0x4dd9bf8956c0fd40, 0x8613a9c8e9eed184, 0xac2f0188c466b0dd,
+    0xf117b9ff3c59504f, 0xd7be2e964dafc814, 0xd835a6d5b92d4ea3, 0xb6ac526ec9076a6b,
+    0x19a21ab583ffdc20, 0xdda4d6474f627f20, 0x50c3ccef1b0f30c0, 0x73179cadefb59d3b,
+    0xd04119cee56fd733, 0x8d5ff7e6fdebc82f, 0xb9a1929bfb7a5372, 0x61f60f46747ff437,
+    0x967a6efc0af3289e, 0xf390fb9ddcaac14b, 0x5d54a3f556c5daaa, 0x239a297821a509c3,
+    0x9e2cea30a426d12a, 0xb9668f699f3647e2, 0xae038e9bd558fc8b, 0x6adff4cad6c02d17,
+    0xc4f6eb6f5accd374, 0x4ed767f36519eb77, 0xec4dbe883955a437, 0x4743bff9b966e56e,
+    0x5a78f5214d9116e8, 0xe8170c4186ac1a3c, 0xcfb4f5ecbaa1c55e, 0x97f357e90decf1f0,
+    0xfad19fc9bce65fb2, 0x6bd95ccb242363cd, 0x0f80bca05d78919e, 0x27cb790d74192fac,
+    0xbd5823f602b0dcb8, 0x5c105dd7240f20e8, 0x708b2d46490ce79a, 0x061352c7d54c9bb2,
+    0x4ccbd86a7ef8f8ee, 0x6e7af8d8228c59cd, 0xc909e81f9eeef2ac, 0xecc35ed23e7be7bb,
+    0xd38dc932b3e1b217, 0xe203fa98bdf1e09c, 0x28453833b3eef983, 0x8d196e7afc8b535b,
+    0x5d1383d3d65ad562, 0x187943221d033f0c, 0xbe8edb45fba3477b, 0x7bf1800785cbff7c,
+    0x90d0b0e8c55f0f92, 0x03a69d1c74fd0a7a, 0xad4a9753647f40ae, 0x2a1b3adb0c58e4b9,
+    0x964411add76c739d, 0xf2633806182eda67, 0xe31dabdcb34cb41d, 0x6da2f13cd0ee6cce,
+    0x8d5bf65c965e2fc2, 0x7fa01e04ee0cfd1f, 0xed3e023ac2aade58, 0x38602b79b3b10ce6,
+    0x46f49f7423ef0e8d, 0x25091275b6080494, 0x5168ff1729fcf7c4, 0x3088b243a171e782,
+    0xbdeb670e29344687, 0x33e670948e064e9f, 0xbbc0698da9febc32, 0x330ed40317e9009b,
+    0x3cc437490e289cf8, 0xdc5d7fcfbcee8118, 0x1932e10aebeee091, 0x59d2159d2d08a479,
+    0x7430ed96470dec61, 0xef31f4ccae76afec, 0x0d1e4566d99d4b1d, 0x792557722fe9cdb9,
+    0x4ea28c786d79e2e1, 0x29ff9c435ba2a1a5, 0x98ada9791cad16d7, 0xa6e3952da52cb229,
+    0xbcaa74a840523ce2, 0xaecf7be6259bb25c, 0x74704b984bcdfbe1, 0x937d43eb9ae67d7b,
+    0x78cb4a9df8b1992e, 0xcbaa502b1ee4d5f8, 0x45e189c82f7c7cab, 0x6da798abe9f73cc9,
+    0x9d3f2dbdb1cf2f84, 0xf73e0949dbf49dae, 0xf53678f0bebbcf94, 0xe14708f4db069545,
+    0xd288ccf7d02db4bc, 0x3f233f05b698a3fe, 0x41a502af4c1ebc47, 0x80c09a04b12dec41,
+    0xf3d68d37bc5a7bc3, 0x765fbadd465a7112, 0xf30fd4015b25026f, 0x5711e396e51f69c9,
+    0xd302c9bd2f559e3e, 0x43aa6c7cfbd6e236, 0xbcae81e8c0e138cd, 0xcb3307504ebc81af,
+    0x7ba9fa4939a5adf7, 0x037c1ba5e100997b, 0x48fdfdc67e378c5a, 0xd4fd8796878e279a,
+    0xf047fb9f9d75567c, 0x0a3d1241a2e200a2, 0x9eebd6b009c69967, 0x97247a3b231323d7,
+    0x1fd60ff6471e3e16, 0x2ca156d24abd3c61, 0xddf7bd41afda8505, 0x32999358fd9ea88e,
+    0x2709fdb3e12150e1, 0x096215b785142253, 0x969c97eb8aa91293, 0xaf134f53dbd39fef,
+    0x718f78c405559a89, 0xbf5fad638e399418, 0x73fa81d163172206, 0xfc733571d9ae2801,
+    0xdde3dfd3d06af054, 0x773c69fc371a7f71, 0x1d2b06c24f0e87b5, 0xf47b6747c50384b4,
+    0xdbd5fa034c201534, 0x6985f77bfcc82008, 0xf9ad1d1823e1133b, 0x3b7fb812f41dfa56,
+    0x8c8abe1781f490a4, 0x4912a1b7e18fb72a, 0x66555b056797638e, 0xa13e686b050be32b,
+    0xe81255f9a9d04d2f, 0x7fd9f00f6d05a06a, 0x0675dab0505d995b, 0x26d85588b082ffd3,
+    0xb69eee5c519672fb, 0x634dfbf59bb7f0a2, 0xf94c6738db448a95, 0xdf95cad988d9b8e7,
+    0xbe78869dab722c89, 0xac11dc35c1fbd2df, 0xe9708f28fd1ef120, 0x7b2ecb2ba8ea9c33,
+    0xf58e19a8b84961f4, 0x59d225727fe618e5, 0xcf1c95e62d492f84, 0x1102d261e69b16af,
+    0x86ff48efd90ad81b, 0xa424c6a65f21dd19, 0xcf7c6272dc0089fc, 0x3c2a8f8a1640d015,
+    0x3c71e7a3b065caba, 0x810b8a774010df1a, 0x87b31089250a9844, 0xb4a9805c35ded50d,
+    0x3a4f0275316a7d20, 0xe6f1580e899d0e9d, 0xca976b7fe60c68e7, 0xc31b6efa116bd124,
+    0x607de6eb35dd72bd, 0x15608071ef89e93d, 0x99ac6b34dcf9217e, 0xff2ce1164d048ac6,
+    0x75c2818be36265e2, 0xeca57c7cc3fd18c3, 0x5aa8db77a6e995e9, 0xa505342e492f1f67,
+    0x9343ce280637a7a4, 0xb5bab9d24836654c, 0xa27b51ccf43e1f2c, 0x092022aa2e340c86,
+    0xc8d6e08bbaf1a407, 0x09fe7d4fbe3ada8f, 0x9f44dea027ddfff6, 0xae7fef49bc1f35db,
+    0xc1d708fcb14127d1, 0x6d210ddaf762a844, 0x444bd5449a483e78, 0x867e6eddc162cb0f,
+    0x651bf6bebabbcb8f, 0x74ef762d7ed71a69, 0x485b279dd2c7f521, 0x9123ab300f195ee3,
+    0x1b4bbe58110e4d95, 0x742d6e918ec604e0, 0xf4ff0d1d7868daad, 0x38e933a28849d7cf,
+    0x5d878e344ecc3f61, 0x4e73227debee9b6d, 0xc7565fa649451237, 0x9b1692488b1fc2fb,
+    0x793098b8fef26dc0, 0x5d47be29c216dc4b, 0xa35e6d4c90d385ed, 0x9b46bd643561fba1,
+    0x9e0cbb8f222624ac, 0xfc0cbededba389fa, 0xa936aa2a023bb18d, 0xa00d460ad7b9fa1a,
+    0xe059c49bee71eb44, 0x69eaf957e707853b, 0x770e8aee306f5874, 0x5d2005cf7d725875,
+    0x6dd8cee82109398f, 0x23d9d907be9eea4d, 0x5844eec344a78252, 0x1063fc8da2b71fd1,
+    0xed4740f7d697eeec, 0xc88da3afd7745fdc, 0x23aeb2d625620d3c, 0x74a8350f1271ef9f,
+    0xc337e43a6e69e1b6, 0xd587991571e23f3c, 0xb75155d6a2cdb121, 0xd74743f920e24dae,
+    0x0f2d8f01b7aa357e, 0x70d47bf2246e3181, 0xb4bfe67eaa3e9277, 0x73ecae6a2d1b5d11,
+    0x4ea3c3703e426efb, 0xf871349ac60a19ab, 0xde9d4469cb61efc9, 0x7a426da185acb138,
+    0xdc97d8e5a4a175e5, 0x90eec8593fe78c20, 0xbc34621d4fdc9ba5, 0xbdc7f607512af64f,
+    0x49e0e5ae9828c301, 0xd269b5de80676365, 0x1de449fe63595b33, 0xde370f270df034cd,
+    0x9a8caa1920c1cc72, 0xd8de4d53dd4de6bc, 0x39a6e475b2c9963d, 0x120112edd9cecef9,
+    0x614202fde01b5a1a, 0xe7dde5115df41edf, 0xdd9d1f66ddc748dd, 0x37a4427f134ccd39,
+    0xf7ecab1655acf34d, 0xcdf5b681ffa71553, 0xb2b68261b790d63c, 0x787450d80987154d,
+    0x39043e609cdc58ac, 0x0938ae5b85483a34, 0x0e9143ac71fa61e2, 0xf197ca6f166eedcc,
+    0x864b6534f9363399, 0xeeae85065ccae8ea, 0xfdd19b7006143f5a, 0x1b92408731c3d730,
+    0x257d30ff73222488, 0xfad1d61d95ce0d58, 0xdd53c641934da3f3, 0x212dd3c0bc0a6d27,
+    0xd58fdc3ee4125c34, 0x5cee7cc8e1a28d53, 0x8fdb0be7129fe73a, 0x7438cc222fd3abb7,
+    0xd497e8ce3c4c5ae2, 0x5ee4dae741151919, 0x8dc9bd4f0bf3e09e, 0x5bf2e119201713ac,
+    0xafe96551de98ce55, 0x922365401c4c8b39, 0x20f281befe8606d7, 0x2650750bfbef34b4,
+    0x4d37edd50234cc83, 0x7f207ed576ec7fa0, 0x0bd7d1186b6fca1a, 0xcd9d9d976938ed06,
+    0x31d1efd22e8a6583, 0xb718795992d680c2, 0xdfb5c3189f966571, 0xf59a88149832be78,
+    0xcb36b9c16a9c42dd, 0xc76e0aa9d5d07f4b, 0x747e913ab0dcbfa1, 0xb5d9da6345aef53f,
+    0x70aa90aa65d62151, 0x0b0a27abba1a0de8, 0x08d883cb37ed886d, 0x6b24e8d60f726b63,
+    0x76708d45c398094f, 0x464bccd953eb07d5, 0xee23b1a2f24fe200, 0xe0542ada85d4809b,
+    0xf4cd0668f0ad23be, 0x5c8bb38d7fe77c20, 0xfe4a8976ed7936fb, 0xb57361567bd8344c,
+    0xe645d86de2b13018, 0x553b2348cb68af04, 0x782e67e6f007906e, 0xa709f81006a2cc82,
+    0xba29399358f03d53, 0x16f3340e92c58296, 0x397b09303497e78c, 0xe3e5c3217645b341,
+    0x76a04deb60b7f43b, 0x98624ee9c6276a07, 0xbc2467cd91a1903b, 0x6932e33251cef603,
+    0xdade6dd3edb6b995, 0xd69158a4342f2632, 0x8e2d8df4daf76878, 0xc4d24b620f2698f1,
+    0xc8d78fbe8f808fb4, 0x852bf18fe24415bc, 0xdbb623f33bd43bb7, 0xac198c6d0e567bb2,
+    0x8e68b64f521cc911, 0xc7cec4bc224541fe, 0x77cd21f4ef8a951d, 0xde62f86778fa8624,
+    0x59711978e1d20023, 0x238778599d4a1206, 0xd52e35678b167407, 0x5f9bbf48b477a922,
+    0x0aab0dd30a47cd23, 0xad7a586020965abb, 0x3928f539275f8436, 0x9249331ad01ffaf7,
+    0x96d1f8e2e50a1d9d, 0x8ad293c992b8caf2, 0x3a8408c2016ced1b, 0x5b72c7ea53342b03,
+    0x83448a36743967bf, 0xdbc0242148fd57cf, 0x5fda2c5d6ccf77ef, 0x17bdc0d6dce3b069,
+    0x2bda879ee9439db3, 0xb4be4ad3bce32270, 0x997bf328b0f54ce4, 0x27e96019b451e334,
+    0x7b4439d2373f7b8e, 0xfb425465e15fd83a, 0x99abb30f643a9f20, 0x03cfcf56d3916ca0,
+    0x1d469c8fa5b93601, 0xff4262962acb69df, 0xb03bc9bad764b43a, 0xed866d5fce53c3cb,
+    0xa855482f61500024, 0x37ac78075e95595d, 0xa739725745f1ab70, 0x1354c904b624606d,
+    0xa38288ff9572c20b, 0xb49d1bec8e4d5a59, 0xeec05c71624064f8, 0x441a524ea4897397,
+    0xa7e734e2095ed84c, 0x120855246a284bed, 0x8208dd6373950ef7, 0xf7cd8fe9f0b17936,
+    0xbcad5239ba701630, 0x7661bc351025ed8f, 0xbe92f6d346ec702b, 0x322545980907d834,
+    0x114f57e9464c262a, 0x4958a622eddaa8cc, 0xcab112ae047edf1c, 0xf20103d1415475bb,
+    0x26ef0e7f4c0f809f, 0x3304aacff022b5ce, 0x06f5585e4e37ba3f, 0xa67ec8f88fbe76f9,
+    0x1927d491086cf1fc, 0x644216803f67bf1b, 0xa7ef705b1a21fd8b, 0x6a5ccbeb8da7847f,
+    0xd027e19318551c68, 0xd616f35bb1381000, 0x05816ca2474dd1bd, 0x4a7b17509ec94b3c,
+    0x945d1ea07c433c65, 0xec0554e5e1c0e793, 0x490fe3277c338332, 0xfc891042e875bc1a,
+    0x10f3ec7cb28ee93d, 0x578273f3b8b93381, 0x2a365fd36fab5d88, 0x16c77df7589bd8a8,
+    0x6e7f441c383a84da, 0xbf4b431058ea9b70, 0x7e6f850fd76e9e9d, 0xe65a90179cc938eb,
+    0x0e0eebb5d5307205, 0x63baadcb2196a1c1, 0x995b1e0e2b04e671, 0xf911c9a12d1dfb7c,
+    0xf84c87462ad00099, 0xa92d2b7b03ba3e68, 0xcbf822a81c5db1cb, 0xaf133e952f171e78,
+    0xdefb31855df1998e, 0xd72072c6c7f09915, 0x464781341b7c35fd, 0x2286ac6b030b0fd6,
+    0xc4d4a579a6b22d04, 0xd47fc2abb4fbc4cc, 0xe9ff69f7495bf3fe, 0x67b1298a3c039433,
+    0x73450cd74567c492, 0x8319b18f478a453a, 0xaef9ef783901aeb6, 0xe89789a67f57dbb0,
+    0x56591fcb89467e71, 0xac4e34124793d869, 0xa7eb3ec768e135aa, 0x023d83908dd831e1,
+    0xcba0cbb26d9940cf, 0x3c1f7a91ee53d67c, 0xdece39754833e673, 0xc64d5d96beb00f99,
+    0x2e2741f1ca5ca4bd, 0xfdc8be48422b0eca, 0xc3c4853b8dcbc921, 0xfbcf442e7cd6d304,
+    0x17a6a986535bb4c1, 0x9ef02855520ec740, 0x0511d5b1b0ce7bcb, 0xa3e180de1a462d35,
+    0x5016962dbdc4921a, 0xeabe480f610c4836, 0xe6761bbc64ff6ba7, 0x98709a168c7639f1,
+    0xe2ec50b3f71846be, 0x4744d52e787d95dd, 0xee7a34f7cc07835f, 0x42718ae61c70de59,
+    0x1945e04bb2e2a14b, 0xa34717b311fded76, 0xe310fd980f6fafe3, 0x99b98a07466ac79f,
+    0x57601edc349eb015, 0xa80b37abee00a009, 0x535f8678bfa17e7a, 0x4674cf1beedc0e77,
+    0xc4d817b4a41f36a0, 0x1a3cdab98c36ee8b, 0x1af06174b0ae7ac3, 0x28f90ab07da79ce3,
+    0x012f30c2b9479227, 0xbd8a0e2e0f0dbf30, 0xfb98802faad1aabc, 0xcddc3f63bf4a3d12,
+    0x8a61dd6d0e8586a6, 0x1ba6e795d2739841, 0x8492f7066c9d3fbc, 0x4264de61c5dd2682,
+    0x74b807c1a5b28499, 0xa65429536fe068ff, 0x19c05974d82bc32a, 0x955c760f706cf417,
+    0xed69c7c565875e29, 0xc313f0dace268743, 0x7905cddc28a363dc, 0x734ca8db217f88b5,
+    0x860fb6a97ccb1d9c, 0x7b538d0895b411e9, 0x431a948fc899c441, 0x9d342c1fc37afc8d,
+    0x6bcb781ccc96a50a, 0x256cfbab47415223, 0xa9377d4994098bb4, 0xfdea088c94868e23,
+    0xaba4fee4cad46167, 0xa2a457e3a3c88401, 0x0ff68c8689eee3fb, 0x8f2691574b62e302,
+    0xf3aa965bdd17f297, 0x4e37af16b3a759ce, 0xe99758d328affaaa, 0xfdaa94284b6a3ac9,
+    0x790d20e93752a10b, 0x49ba8b1cd5f5f8eb, 0x4914218122f7a4e9, 0xb23ca81dfe5ba07e,
+    0xd8bac795191cf96f, 0x1d062d9343c02569, 0xb3cc0eddabc78f27, 0x680c91db0592875c,
+    0x842889261b1133cd, 0xf45ed55f5eca72e6, 0xb3245fb9937f9872, 0x504693e1a3034998,
+    0x97f0971c3373c124, 0xd1086f59b24e38d7, 0x6216d1b1ec0bf6f3, 0x60595d6ff51a9596,
+    0x491e7c054f10a3b7, 0xbadead66ff521d5e, 0x84d1838724d9bbdd, 0xe2716af0ebe38dc5,
+    0x7b907ad86c53e03d, 0x7a9bb6a48dd7b37e, 0xcb600bcb1e71623f, 0xa61c96927bc79d4c,
+    0xf52f8c79a32a60e0, 0xa5485a1900cdf8aa, 0x95d53fd86d30b655, 0xb62bc2c0c34a6cd5,
+    0xbdad26f6ee2329d4, 0x36e3b7c1f0e7fdcc, 0x452d8efb99ceeb41, 0xdde7906876cde25f,
+    0x4304836b8cbbc081, 0xf311a320db1685cc, 0x42fc08d1c8273dfb, 0xb398c01b13ab259f,
+    0xa0b53db928f802c6, 0x15fe48c3b6d917d9, 0x2792fce3b0881a20, 0xaa673e073a927a4d,
+    0x993cd005d3a1ef75, 0xf99a73bf794743eb, 0xd27c55db8e8effa1, 0x1107134d649436cc,
+    0xd69e37581faafb06, 0xcb40a7bfd600ec91, 0x51c521ff692cf47b, 0x8b98c81c349b4479,
+    0x65d15b8c64d11c62, 0xeeb0d47ccf96e3c9, 0x27ee1768b67f418d, 0x3d288e86aee2cece,
+    0x1560515acdff750d, 0xf3cda9ccfa8fe3fe, 0xe0ab963ece69ef02, 0xb874f5eac6f3ab5d,
+    0xe5ad985116c0ded9, 0xacf22d7c0883e8af, 0xc257d0f506f1e0be, 0xbaaa01a476f7065f,
+    0xfadc3bb8acb6263f, 0xa249f972fd17c8d3, 0x77cf1383ffd91138, 0x4dda744f8f749ad9,
+    0x673ef5ab2607cfac, 0x9b9802faab0e7064, 0xfd6c39e5523ea21d, 0xfdcc80bbb96743c6,
+    0x20919e4120597742, 0xd67d292ac07c5d23, 0xfaffafdefb2dbbe4, 0xf004561d72703d88,
+    0x14540239721c58d4, 0x53a467eb77783a3b, 0x57c9fc6325513382, 0x665317f2a31f98d9,
+    0xd9bc4910e88523af, 0x6d0fb09325ec3042, 0xbee907e8bf5e2227, 0x81e192eee68d68b5,
+    0xa13b7ce6e90e6598, 0xe2ca8030c69f0a78, 0x7ffaba874dad619b, 0x92e886f3db1a7f64,
+    0xd7d335f5e1b346f5, 0xe729bd1277010c20, 0x25c746a871fcdd0a, 0x16cba21dc8a28262,
+    0x2582bf44b5fc5ea3, 0x4fec261c6fed1951, 0x50a6896a1fab94b5, 0x8fbf9254912cacde,
+    0x92360dad4ffc8eec, 0xe7e6001c6c0e82e1, 0x7cd51c7416470791, 0xe3a3002457a7f263,
+    0x9a2eaa4e56571da0, 0x11743cd8db0356e0, 0xb23aaa03ae42ab22, 0xacaa4642ddf3acee,
+    0xf3422f87484ecabc, 0x3ff2195bad192f88, 0x679ab8624b7f98f2, 0x3f4932ab95d5de60,
+    0xa3456dad38384fe6, 0xc8842a4e94c1db74, 0xd6413678837fa12e, 0xd494f08ec5758d18,
+    0x70265937af0eb0f3, 0x37450a9be5e17a5a, 0x5612cc12d17c8966, 0x53d5676b7b65d541,
+    0x700cdf69ab1a8c65, 0xcd908e1689d44f7d, 0xc559520f6fa1a489, 0xc780f130a9c4f8b0,
+    0xc66effb1668cb458, 0x96e337c4b4128bcd, 0xa9c7e3f1f7355f0a, 0x8af2f8c5442091c7,
+    0x0b794b0bec49d3c4, 0x2133962136b0a46a, 0xd7e964657e4d87fb, 0x7b7ba64a86f00c4c,
+    0x2caecdbc4f73394f, 0x3829748abc42f9f2, 0x322db3295299d3a6, 0x7031dc9b890f4739,
+    0x923b71e250ae13a7, 0xbdda030ab9275ac7, 0x62eda6cc1f4d39bb, 0x3a2cb208aa4f8674,
+    0x3d75587e53cec304, 0xbba8c27359bba545, 0x1c3033fdd924af4f, 0xc273a4510e67d108,
+    0x3f7bf81557a3cb2a, 0x9c99f328a6bfc86c, 0xc1d9adb72c8975a1, 0xb9cae2645e76f509,
+    0x03d9db34eec3a3ad, 0x697fb970f5fa7042, 0x2e99f57518200740, 0x011190346bf5a396,
+    0xcee557bfdf9f0af4, 0x7203262b700acbe8, 0x9eb7ba6e955e86ef, 0x6413a84871f1c43f,
+    0x3e810a1381c0024f, 0xc7e94846fa172830, 0x85a00b51af04ca0b, 0x7f509e90286861bc,
+    0x12aa23fa6f747f41, 0xd41e8a2c36ede043, 0x53d0c07ae64c0b4d, 0x583b27841f05356d,
+    0xd9dc6ed77265e6a3, 0x17c013e46c59781b, 0x02271a5c2d7827e5, 0xc5cece743df5118a,
+    0xd90280b32e67ec00, 0x46c662000da1b10b, 0xaa482b116cccb0ff, 0x4d230a684d33d88f,
+    0x1e0cfa836e50a697, 0xfc2a1006eae9e6d7, 0x72a467a447971535, 0x1ef458b22e61fb50,
+    0x7d3849861b0de4bb, 0x01e7cab82f3b93dc, 0x36f96ea5b9af1e70, 0x8ec9ff0d4dbd9727,
+    0xe36d6aa7341da6ea, 0x4a7e6c5e9a696a3e, 0x4d9a446f2e4d188f, 0xeab1a4517969e8cd,
+    0xf1345d994f8d07c9, 0xf1f0e8b80fe20d8e, 0x9c8d302f518236bc, 0x6ce455af00880a07,
+    0xcd7a6a78697e938e, 0xc1b19b65494b49f2, 0x9e733647c0a58e52, 0xda5fe692d98d738e,
+    0x21d87d8ae40783a8, 0x394f6f19c8a936ec, 0x821aff9a1a2c7d75, 0xeb2e18f0de4857e8,
+    0xb459f980aa403f2e, 0xcec1165be3188306, 0xb26b4b55dfdd8d69, 0x89ddaeb06b8f3d9f,
+    0xe145588e8ffb3c6e, 0x13cea33b1d8632c0, 0x622bf396f2312676, 0x448b575aa3638dc2,
+    0x9d1dda59320613c4, 0xfdb6ae427a956245, 0xc81bbcbb7b72f725, 0x1c51fccf4e53c9ca,
+    0xc613fec9fc81d229, 0xfdf0c7ff15d1f657, 0x6bdb0b3e967fa4a3, 0x639cc49ff8632fc3,
+    0x4f80118a2caa9710, 0x587f31f0148a4c4a, 0xd7b4ba80af6b7805, 0x10bd048a2f11538c,
+    0xc45931bb09a012c4, 0xc57901ab92b9c245, 0xb1ac174b5cdde81a, 0x3d96a1fb404327ea,
+    0x5f18da68b6fe0c75, 0xa8991f98a7e171d4, 0x0c6e9b4ef0611530, 0xfc43649e82a9605c,
+    0x08e22634ebf96d21, 0x5ecadde1afe983af, 0xccdfcca5fde4a2f4, 0x7e1fb67bd91e26f3,
+    0x331641f813d3d763, 0x041e7180d7b1f99d, 0xdb4f5b227cc9d4ef, 0xeeee250f04555201,
+    0xfdf4bf4e9129e435, 0x0c6392e99d3ecbdb, 0xe5d8431b2ff4e37e, 0xd0f5dfce48742cf8,
+    0x31158261144ee1e5, 0x9041ea1cf5cf0101, 0xb6655f7377f73395, 0x3092ead6f1dddd77,
+    0x00d766d91b85a018, 0xe9f0a5f355d181d1, 0x2c0ef49e04e7429e, 0x22a093ea7ea2aaca,
+    0x8ffc910e3f214dac, 0xfd0c0c8f00ebe870, 0x1ab4cebfb66f2f5c, 0x4fcc231226ff751a,
+    0xdb2a6cea3e76681b, 0x1734b57c08c05ab5, 0x3a35b43a3f718e13, 0xfd545d0d4f61d37c,
+    0x958e1c21fee49a1a, 0x7f02d724c6f3245a, 0x6ddffe91ae4e0fbe, 0xa793793d9e863608,
+    0x359b0d9875c966ec, 0x7ad6973c6c34b873, 0x6092c4966f5a19f8, 0xe5d0226d05908cc3,
+    0x3fd2bbbb4f870928, 0xa03258bfa634b475, 0x653e1d5574d6052c, 0xc430c74bc2d45c45,
+    0x1cb0d2c41b7f311d, 0x291437e6e95af4bc, 0xdae53f1d0eb5ab38, 0x374075312f39e7e0,
+    0x8c00a8f299060cf4, 0xd1dd9beb7c2fe96c, 0x9c13e3583215a32f, 0x2cc3e037e07fd3d9,
+    0x41d5de852fe92f2f, 0xd12ec6961f43aa67, 0x8c8eafe9c166332f, 0x23da35a0a2c3975e,
+    0x9a28662ee8fa78b4, 0x257775336ed9ed42, 0x2789563a1628c56a, 0x48fc1b68c4d9cddd,
+    0x1d530a234f422745, 0x6cb7b874aa320747, 0x15c857ca9fb8197f, 0x9adcc7f5e3f581be,
+    0x6514d0169aa61c70, 0x45076ee27e47313f, 0x2e59e1ef7d03cdf6, 0xdfcee7e6790aea94,
+    0xe5204e4653684ac6, 0xecc0308490262608, 0x5ef284ae0bc752ca, 0x98596c41e117c54a,
+    0x7b640d0c9f2bebd3, 0xa608765d1369e2e6, 0x8055ce5538ec9f15, 0xd7f749e9657ab129,
+    0xa0cb9739d926af44, 0x59f01f58bdab3b80, 0xf6c40d48b45d584c, 0xed64597d76f28b90,
+    0xcda79c84ce121e0b, 0xa9c3dce7dff6004e, 0x2b3de4e5454cad19, 0xef0ac30bc45b2475,
+    0x55e68cd614f45f48, 0x21b23588d3aabd6a, 0x22e70fe2b6d9e351, 0x5b9e7a9e9a2b6526,
+    0x2f7da573926c4a07, 0x4d77539b7b83f8dd, 0x9299a348bca390a8, 0x2507b1b4bf688d6e,
+    0xedd934a3c05e16b3, 0xb96732cc70b2b0ab, 0xc7633d56925198e8, 0x0a0b2177b0d72b51,
+    0x4856dc87c9b04578, 0xf82bf7521ed702a6, 0xcfd97d4b3ebda647, 0x669ea4bbb595705d,
+    0x9f5a252369deb741, 0x6cdbb9b267665017, 0x1717f3d4ae19f73e, 0x2713b7d6125a041b,
+    0xc5aaf180eb7f5aa6, 0xe5cd31eb3a20e1f5, 0x39b56621a6ece71f, 0xb2f92c423425a7b0,
+    0xcd04d21298ecbabb, 0x9af8a8716a64ce01, 0xc67f11e6e31ac88d, 0x13f389e3f8420bb7,
+    0x3526ea872c014066, 0xafa8463e31e3d7e6, 0xed6438fe4463a29c, 0xa3c16f966461b329,
+    0x5244f8414c2581d3, 0x1cd315187fbe5854, 0xc371700c944bfb71, 0x81e254844c5bd1b0,
+    0x74137bf7d87b0fa2, 0x462c20998a894435, 0x1cbe26b189e3ef53, 0xf3a2a6b6091c9da2,
+    0xaa094c22557dcee9, 0xcd05d92df82d019d, 0x3a968c47a9b9e597, 0xa7fade9a13028e89,
+    0xbd5cf9dc40eaa584, 0x76c28eba2484d04c, 0xbc65831b5232a3c1, 0x40fc9171dfae9b81,
+    0x57f61fdab86f3553, 0xdc5ae2b86a2d499c, 0x864b33a85473b07a, 0xa0ea547161734c8c,
+    0x9349d47b0738c8e1, 0x5139ce2611a3183e, 0x6d30d4584f0fec36, 0xda2834ad094deb38,
+    0x879d9b04cc6428cc, 0x5f155bc892346c01, 0x34d353e3b11d359d, 0x4200a38a783612da,
+    0x1757a228bd15390f, 0x137ace49c85091ef, 0xe84cca6b64c8dd4d, 0x9ac7d761f07d3a9f,
+    0x990ef36655c6a948, 0x9170884e1b5a26ee, 0x767adddc96b053ea, 0x6818bc80a1b0fdb0,
+    0x685d02638d88018f, 0x15d57f0bcdd79273, 0xbfea02e657249f2f, 0x3ab6eac6b37453ab,
+    0x5d4aced3f50a28d6, 0x0ac9f5bd15a898fb, 0xf18b6f87b49e7678, 0x105a5e34b3fd471b,
+    0x6d5b58df57c96b5d, 0x727d7f15f9fc9806, 0x8a5d435b3775363f, 0x33c89de8afc6c15b,
+    0x35cada41925a6aaa, 0x6daab5767685dd5b, 0xe9ce3e4e271373eb, 0x01ac43c90a21b1b5,
+    0xba1cd86725e9a546, 0x1bcb20be6772c1bd, 0x608de1908c390da4, 0x0830ba9c18390f8a,
+    0xd966492b64a42402, 0xc29226baf13cd4e1, 0x081a873accd06b59, 0x400e0712f2911237,
+    0x4347b628d574269b, 0x29a465f54c0dd1ce, 0x227debaa8f835fe6, 0x492e4b4248a8d1d4,
+    0x96741eb00e3b6a06, 0xf5771c08f9d45fc5, 0xeb9547b8faacf5f4, 0x70be65c864fa5c33,
+    0xf0e8ae0ebb76ab19, 0x32012eae18b818ee, 0x1f29e0d403c006c3, 0x9732e93041dd8606,
+    0xb03d78b77851ec0f, 0x8ff49b1e16b8ccb5, 0x51206a44ff190144, 0x6c66e44230fa405c,
+    0x5eda6cf0de42bae0, 0x649abc94fa961a47, 0x025358773ee608fe, 0x0e9484b7ce075e4a,
+    0xd4499c0d18f3696b, 0x790a16f0daa1a3e5, 0x6c879b080caff497, 0x9bdce0d1221b0cfc,
+    0x2638b1986a2f46d4, 0xfce7289b75ce6edc, 0x97ca84973f20e1c6, 0xcd1af3686721101d,
+    0x478391fbdd0dac17, 0x72c0d3522067accd, 0x4a656e2d39058630, 0x9e99d8647517304d,
+    0x79c28d10d3d70d89, 0x3cd1f576cf22a6fd, 0x2b0a2ed5831925c9, 0x658d863f5f5e2ee7,
+    0x49ade4d4abb05c4c, 0xd6d6bffb861b51ee, 0x81e52807cc1eed7f, 0xfd481d24de84959f,
+    0x1b70c5bbe7291654, 0x65375e6bf7bcd6bb, 0xb2dca482fba4ab05, 0x5c530618b3250dfd,
+    0xc9eaf48bfb8061a4, 0x65cd44e2d419cfe9, 0xe0650a1d07cf6eac, 0x3b3d9ce431fdc1e6,
+    0x569105c87b4596b5, 0xec91b1bf49fcb998, 0x18e96cecfaeaba47, 0x0f4982d3e40b1d9e,
+    0x989744fde85164ef, 0xa62771d53c85c299, 0xa6f6b60fc8fed39c, 0xb63e49fc1fc0a665,
+    0x73fe945ca6ed8d59, 0x3589241d4e317519, 0xea4aa63e86682bcd, 0xd833991f4bee708c,
+    0xdf4b71a910083628, 0x82f017e8b2f4d88d, 0x8458505a206f9112, 0x3ecda7fcd6323daf,
+    0xb8ea2fb00bb58ea9, 0x8f4c3a168c8aa899, 0x2a27c424122b8a6f, 0x1d4b83b1a4edaf63,
+    0x691af1f769c2f9cd, 0xf507ca893acd9988, 0xb63e50f5cf511af9, 0x07215cc7e17cbf51,
+    0xf5ac2873bf26304b, 0xdbe460219233e71c, 0xbfbb5b84ae84ce43, 0x9e514418c1e047e2,
+    0x3a1bfe74f0683335, 0xb45e67b163e9afac, 0x769d85e23cfef8c5, 0xf9863e5616fe79b3,
+    0xf0755c799f7ca857, 0x1c57d1ac1f67f55e, 0xace399b30ffd0906, 0x2262078be035bba5,
+    0x8b6b3d94353c46b1, 0x1e969daacee6f30e, 0xb372f0b96b2b660e, 0x0a07b197279f871b,
+    0x92d087fd35d811f8, 0x150258262b9695be, 0xe3383b9bd348b6aa, 0x55a353fd3c9b45af,
+    0x685975dc7ed3a6a2, 0x999deddb6ac51b9f, 0x5ac59ef53c1bfdce, 0x1f782cabe4922bdc,
+    0x373fa88187123a6f, 0x2ed0f7cbfe691cfc, 0x54c8bbaf12ea7d5a, 0x9b4e55e05e95f247,
+    0x60ab3df3dad6fe70, 0xe02245daa36eb261, 0x3b6766a28717c904, 0xd76136d2cb3869e0,
+    0xe6e7c36c741d3605, 0x368e6ccd56013376, 0x9187cb68659651c4, 0x20a7f4ed8475158d,
+    0xfd2765117f4c3bec, 0x691d7e4f6fa73f2f, 0x6afe73df9e8feea1, 0x0ff71c4f3e4ba55b,
+    0x6a83b6e76b3a9dd6, 0xaae7c54b7dca7676, 0x963c02a35bcdd0b0, 0x54099296361c6869,
+    0x7bd868c4ee82c66b, 0xaae335ed5f94c572, 0x51d9fd112ecd39b4, 0x6409fd981bde36ee,
+    0x9820eec8a8851e0b, 0x42fb6a0f8b9f5c38, 0x241f14b792273059, 0x99d2dc726b633b10,
+    0xca4d698f9978afcc, 0x253d9a7c4c37f75f, 0x43c56d15c98c83cd, 0xb7b8e71ecf9ba0e3,
+    0xc1d462191670ee2c, 0x3bae3347ee8eb247, 0xc93085c44b934d13, 0xfb465e4baf814e09,
+    0xc7ff0da0c42a97d1, 0x3ed3b37d5de0baff, 0x78682fbd2214c68e, 0x9ab41733934583b1,
+    0x5907d455ebf0c875, 0x50d0493072e64b4c, 0xfe978f01a835582a, 0x8ac2e025f42b384b,
+    0xf1f724b75a0f7bfb, 0x75c277e183c1371d, 0x21b683edb933e4b0, 0x7c260b56d1b06782,
+    0xe8c259d79e472b36, 0x980819ba4c666907, 0x6e4f57889a352de2, 0x23eba70f7f045a38,
+    0x724a6dae083be77a, 0x1f0b01e721d6a1bf, 0x61c1cdea4110e974, 0xde7b007e494afa7f,
+    0xdbbe1b1251c39b49, 0x33ef3baf2a9b675a, 0xf7d0cf79a7204a59, 0x76dc33ba7590115a,
+    0x212874f770891c6f, 0x2bde40c994df753f, 0x03646f46eb23f274, 0xaa74274063832f8f,
+    0xc6f7acaaf017f386, 0x80c85cf965c66b86, 0xff46cad42cd98f06, 0x1c0dff6a86c636cb,
+    0x8e8d7ca47594372d, 0x27ba93b30b54f139, 0xbd4ff2e572dbaf97, 0x6571c95c6271a91c,
+    0x58c1ca0669d31b54, 0xfd1f772b6feb45a6, 0x35f94753b5c32533, 0x7b6b76d23cd8ec13,
+    0x7c46d86a7d8fbf04, 0x2032da48b9b66eca, 0x25f7a4bef81bf269, 0x6d551adca5e75e80,
+    0xb79dbe46326a7764, 0x7d9db23021c1bed6, 0x5e97aaa90e32989a, 0x1aec4b72e1397307,
+    0xd6cf90869028a248, 0x54742736105c34e3, 0xb69e8a47694d62e4, 0xab70bdbc47cc4120,
+    0x0bde2d354f79a009, 0x377aefc28d86a245, 0x0be682fd16e5f7b4, 0x281229f5b9533f11,
+    0xe9ba5c786bb009e4, 0xd4d9c1282f17b2c3, 0x6d72a67bf42c7287, 0xd71b8def6feaec1e,
+    0x64b3e05e618f0b5f, 0x8a44a392cd86d8c7, 0x2df6e522dd662f55, 0xe691fb2201351dd0,
+    0x96b8e6bbc74115f2, 0xdcba46396d6a9fbf, 0x1eedec6c7d410d00, 0xf65cea90f44fa3b7,
+    0xd17038a07acdf244, 0x31ba336974cb17d5, 0xfd4958c72db1bd25, 0x5f3b79b12d03db0f,
+    0xb7c43ece94e8d247, 0x8831b444f3cbbee4, 0x0397fcdad1d19e4b, 0x93aec2f0ad6d621c,
+    0x84522758d98ccd25, 0x1691691a18b7dfb6, 0x8aa27b931ef923c9, 0x82faa44984f32b5a,
+    0x046eec40f2ce024b, 0x5952ccce0df39f73, 0x49f524b540ff68c5, 0x52e36cea279ef118,
+    0xa2bfa4cc907cdd50, 0x3fb0d1acf4cb7276, 0xfb69b29b5bbb155a, 0xd9e0924ed6d3aa16,
+    0xd146043ff22b0d4b, 0x7c8517c61434608a, 0x5436ea9e138dde85, 0xb86de012e752dc38,
+    0xfedd736db10bcfad, 0xecc8bc0b0bd6e6b7, 0x12d00c2caccbde7a, 0xf3feac6d46e2a6be,
+    0xd8d4245508e6dc7b, 0xd36e62cafe7231cc, 0xba43a9704fced732, 0x69fba1533f49e4ad,
+    0xe198924115963955, 0x18f0fb9a1cac6b8b, 0x37a94f36d7af5da1, 0x62c104f62c8c34fe,
+    0x2de7f6240b168c69, 0x6b61659cba3792bc, 0xaa7f21d4c3598c42, 0x21767e618454d719,
+    0x4c1ed19a1f3f8d3f, 0x0c2768025b4490a2, 0x105673d6b24da47c, 0xc0acaf8735efc046,
+    0xd46603ff25a22019, 0x07895c539b778b96, 0x46ae1bda2c89470f, 0x11efd480a6fb967f,
+    0xf526b751cc40e377, 0x0ab4c3fd51eaabd3, 0xe2b76938be971511, 0x6de4babee6b2982d,
+    0xe7709ef02e9a043d, 0xfd07ffdedd454e9e, 0x6ed0ddbb46b2e44a, 0x514b7156a8d573f0,
+    0x35abf4bfa05bdc64, 0x784eaca1f05e62ff, 0xdf28f4f488e44d3d, 0x31e8b6a5e49c349a,
+    0x316aba1c40e0ebf3, 0xfcf058123ac76af9, 0x9a3496e975e33fe3, 0x756359149241ca1a,
+    0xd6f0246418463a0e, 0x13fa33e27fa1c4a4, 0x39c376417ea1a8fb, 0x8a8b4d116122e953,
+    0x9696e44d82bf9133, 0x55c6a7ff75dab569, 0x029b2360bae10b5a, 0x5b52cdb9a5254ca2,
+    0x00696b30319bfc4e, 0xb42ef2f6a26073e8, 0x7fcab3af333fce9e, 0x9b3b9d12eb6e78c8,
+    0x1b9b6d9b4bd36edf, 0x3827e3bfc2cdc446, 0xb215bd7305ec1d12, 0x31f0605d325b0795,
+    0x5fc3c5d07ae3ed25, 0x7659b79f3ac84cd4, 0xf193199eaf856180, 0x3316dd1f51231672,
+    0x586a92d836763a68, 0x81b374ecb5a30c0b, 0x2777f4dc3dad6b5d, 0x2574fba96a54794b,
+    0x1ac99f79d7008d42, 0x7e445fd683fe072a, 0x4fd462a3362c31fe, 0xac70f7645642ac29,
+    0xa78e4d9d3ad6ce92, 0x6d91e5d88aa3bd91, 0x2780be080bf899b3, 0xf8d99632838d946c,
+    0x65be1e42ba48a659, 0x7d63c66c629e0c39, 0xbc9c0e320e794a69, 0x52facb5ce513847b,
+    0x61363f62df7d041e, 0x5d3a3fb749df470d, 0xfa6b7304c6524793, 0xaadaacde0a7029e9,
+    0x98d81cc53e1b340a, 0x57928093a8fe8577, 0x2d99babdb3f6ca3f, 0x65f722cf511c887b,
+    0x13a5e857e666c289, 0x0179bcafd49dff06, 0x46c5786bebca837a, 0xbb1a1e5da9e8a9e1,
+    0x7540b21c1edd2873, 0x6e6f0209d3aded6f, 0xe0bf0aee400abe81, 0x83a67b8d59f200d1,
+    0xa0251717d44a3b48, 0x0931faa55f316e2a, 0x1d4ce1b7ab2eead2, 0xe8d3ed5babd1ea7d,
+    0xb352b9192376aabd, 0x998afb717051a637, 0x810b3b39074499b0, 0x7266cf78989f7be2,
+    0xbd73bef1a120cb3b, 0x5c9fd6b6bcf9bcfd, 0x66b33c3a5f7fc636, 0xdc3eb2ecad3fa48b,
+    0xaaf1d5e4d5a89b56, 0xe1a401df343f8f13, 0x23ca348106b011f2, 0x80c99d4ab61878c3,
+    0xe2324738cf1971ab, 0x9523a6b3cdfecc4a, 0x3a504a863d7b0239, 0x36971d290d9dad35,
+    0xf3f3e6f3cd57ec43, 0x9fd71e5a1f0bb749, 0xec03853ef0010e9e, 0x9b4f6077d9aab956,
+    0xe532aa79ffd054cc, 0x245365ed0ef5c3fb, 0x6c5cd844b9ef3961, 0x11f6a3ddddeafa09,
+    0xabc41a4473c3baac, 0xc5d13700c5655aa5, 0xe5676cb57cf89e23, 0x1c0a5af7a942dacd,
+    0x3d07efb92c6a2c33, 0xdf5bbc309551f6d8, 0xc5c7c06f321b8ec7, 0xc1a22888d3a96053,
+    0x11850a1dc2131f9c, 0x8b5837126e889156, 0x7f3649d9676ec595, 0x2fbbbc58f3bd1a8b,
+    0xbf3b1ae7827f99b8, 0x3267f7c636326216, 0x25db880fa60a8810, 0x8e261eef777717e4,
+    0x8540736193ad4911, 0xfa318563e45a87c3, 0xbdbbbbb97384e669, 0xa5532b59c7a22502,
+    0x52850a0f253eeeb4, 0xe315893246d852ea, 0x9abb3ac50aa21dae, 0x310e92d549efee26,
+    0x36a4c1d8162448b9, 0xe345689c15d77438, 0xcd8aab61009f6204, 0x5e5b5de694ce07db,
+    0xa5f1dc4c27d4a9ac, 0x81e0a0f6a597fda0, 0x3bf7db689b37e586, 0x1d2c5bad6a508777,
+    0x91e6c7b56d7a0820, 0x47f7dda5cb2de405, 0xd62cd73801b744ee, 0x5b9081fd89f83798,
+    0xa53e14556d373d3f, 0xe6ad2b59bb7ad5ac, 0x31a4379435b6ce20, 0xe8965080ad797ac1,
+    0x08006bcb2b77305f, 0x762a2305e5929c8d, 0x3a66b97a97e638d1, 0x108693abf6493903,
+    0x23d791568ccccfa9, 0x5387ca52ad1ae732, 0x934cdae862343bfe, 0x37137ebc803ba40f,
+    0xea9d783982fcddd8, 0x0460b12c313afd81, 0x181301a2033b81dc, 0xd9b0f87178a1788e,
+    0x8349e1ba4e046f74, 0xdc4a8ef04c99f64f, 0x6317267c89699f05, 0xa3e00dffe8007a4e,
+    0xbeb0206687b8e8e9, 0x8734e64f49eec20e, 0xebdf3b59dd39a31d, 0xdfb9fa90e6b8c849,
+    0xa4a81c666355a04c, 0xd4a76cb8a38d2a6d, 0x428ce46f40c7531a, 0xc8c2e6876cddacc7,
+    0x5e28ce2457f92c51, 0x8ec0b382e32cea96, 0xf6a5dc42066fe8e1, 0x784e2e40edc0a4f2,
+    0xf97cb2288b290226, 0x2ba791a1259ccdb0, 0x824950cf68d95ed0, 0x0f99e537088ab1d3,
+    0xdc227b9187047950, 0x3838ad5cce105af8, 0x5304d10b2c27fa92, 0xcc6928aed4a249b3,
+    0x1d740b1fe5c0f9e0, 0xd2e67d63e73f5a75, 0x861db90689e20c7d, 0x69dae96a19b377ab,
+    0x4efb53a7dde64826, 0x36f4d456b6a7f4aa, 0x73efd1db391548d2, 0x163b89502fb8940c,
+    0xf699f0f65a374922, 0xeb2a06b55f0a4ed7, 0x3f6ceda685a14147, 0xbe89adb2a3854505,
+    0xf3835b035a93dfdf, 0xe424b02fe829dbca, 0xb13c1fedc4def35e, 0x29e7b7b84a8da260,
+    0x74da09b76f13dfad, 0x27e261c04bed39cc, 0xcb7e16b5dbba4ec6, 0x3af09e97efac3dc7,
+    0xa32116076e29eda4, 0x93bc2239377dd2bc, 0xb24a2e17706ee2ac, 0x8cae0e3d9a5cc058,
+    0x1066ddd0251b663c, 0xd2dc6b33cf5bd00f, 0x3c5d43f8ef59d409, 0x47c3f1ab37dffdf6,
+    0xcbb79351367a16ed, 0x5e98607bf0efeba7, 0x7bbe46e4c39a068a, 0x1b6fd6b659989932,
+    0x82eaada4711867b4, 0x2b4a468a29e195bc, 0x71f705974b0a0528, 0x29a017925f276959,
+    0x1665d473c06aba36, 0x5e55e158b0638006, 0xe370cf68a6b0824d, 0x87c8c67281c8132c,
+    0xe5442d793c536885, 0xab3f41c26ccf9303, 0xb1d9203998316b28, 0xae9dd3072ac31b92,
+    0xab68865028b0c545, 0xd2c0e8a9227bddf7, 0x5ceef88e5510d722, 0xe848a1d54babde1a,
+    0x45b4a6b37fc071d6, 0x34395ed5a4c41ee4, 0x5311f619dc57cb51, 0xfbe6b458dce0a698,
+    0x6ef86e03d3c8dfba, 0x989e94cbbce2de10, 0x219827d9a57c0f37, 0xecb5ae67d1209f93,
+    0xe80a970d8ed0f661, 0x795a3702739d7ee9, 0x19c6f4e97fc8ea93, 0x9208afff0ad90b19,
+    0xc6f13af5eb4c6434, 0x64903bc8ffc1fd4b, 0x003b51dec8f84c11, 0x4d9ab101a7599fd3,
+    0x35b69703f292e151, 0x02265040209c8ea1, 0xd1fcba0093c5bca8, 0x9925a8f5744e8c2a,
+    0x129d627c9dbd2bef, 0xee12e69e5ec0b0ae, 0x6e22a78d9579de86, 0x2dc8688936b9c577,
+    0x2b3053e661047e2a, 0xde33f315c315baa8, 0x8f47a3f15e130372, 0x3470bf7b83492cea,
+    0x71c19199b4999dfe, 0x590249e78b4c752a, 0x38c54eaf6547887b, 0x4d17d4af84386844,
+    0xa7a17c75da7266e4, 0x38fe00d9ad731b25, 0x935c67150f5c615f, 0xe1b8977a9c205ab3,
+    0xcdbc5c26f79859d8, 0x50a54b081ba18a3c, 0xbddb222cacf118e2, 0x1d2e198106b824fc,
+    0x4daa3376a58703a0, 0xa5dc938172dfd640, 0xa491bc6fc2daf2d6, 0x68aada40b2f714bd,
+    0x2462e6c1c3cbac10, 0xcb531c0e0140e166, 0x44a0339d31212ce8, 0x40dc8bbd340000e2,
+    0x51224e2b4b0c20c8, 0x3cbd675095d8f245, 0x7d136051252b4bbe, 0xfca7bb031ac2d389,
+    0x63b369b1b3c2d7fa, 0x26d10ec1b00150a3, 0x19e9456ba4cf9a11, 0x9e67e7290cb300fa,
+    0x1886921986861031, 0x0c801d2226c82d2a, 0xf9905417c64d5d1a, 0xc755181ceef58117,
+    0xbb4448d409ad66b8, 0x0004739cc6f58724, 0xef5049e7121a6454, 0xf52aa2163d897e0e,
+    0x3aeefe9ef726d490, 0xfb7bb6027e75f1fa, 0x22bfe0a8331430ab, 0xaa252d6270d1ea3a,
+    0xabca4cd51a02b889, 0xf850bcc86a5fd6d9, 0x1460344909e79900, 0xbe6e3debda973641,
+    0x6588244b259ae9c3, 0x4344e00b07a8cbde, 0xc6550a994825d901, 0x74aefc23d2dc67c4,
+    0xd57fbc47cd063685, 0xe426ce1f2f7ac1e5, 0x656094dfa72274cb, 0x6e3c81e0080c6f28,
+    0xc393cd01f6ed0e8a, 0x7af10cd6de5330d1, 0x8c51a2f495d16ae1, 0x32ab1281c0a6f3e2,
+    0x634749616615d4d6, 0x9662d9a1107fb76f, 0xc5271c6614e257a1, 0x95562771a894fba7,
+    0x1b4acb9b35993077, 0xe415487679a3e610, 0xae96b5935e29f3b6, 0xce3ac679962cc242,
+    0x88bdba5ba8d6a9f1, 0xab6163bcb8ceae79, 0x7e435c14d14dbcb9, 0xf99a27091a7d9e6d,
+    0xc89caf996eb61ee2, 0x4aebb617dfe70610, 0x02ec85906fccb004, 0x1f8861a6f157c8f5,
+    0x90c007df89ff89f5, 0xf046d1b31b1608bc, 0x52ebda9dc3349247, 0x1be90148e2a5559f,
+    0xb304cbbd43981e8f, 0x0dbb92eb80066d9f, 0x898df1e7feab934c, 0x53f13de097d481d6,
+    0xd9f5adb3bc0d2ab1, 0x966e89cd95563a53, 0xacf431d671505f3e, 0x898b2aeeee2e12c6,
+    0x175457be17699d64, 0x6268f2d83367e838, 0x4b8663096839f190, 0x7702e3794a101792,
+    0xb88386d6015b5198, 0x52e12ffa280c6570, 0x3e87e90005176571, 0x8548fc40a17850e6,
+    0xfcc84cf37332f1f3, 0x83b7880e5b9768cd, 0x98fdf421888fb536, 0xd1083adb8d63c483,
+    0x4e279050413a6046, 0x9015bb75e4dcf64e, 0xa12916e7d7d3a8fb, 0x287e883c17470f47,
+    0x45d71e4131723213, 0xc733661fbd0e5b7a, 0xf98d9dc09745d9ef, 0xcda970e7dd9c315c,
+    0x8f6aa6163fe8d750, 0xdc9d3b3c8872988c, 0xc67513271f9917f0, 0x38d4581651791027,
+    0x168f270d1e261ea1, 0x43b534f6b92412a6, 0xc52b41f62f684f8c, 0x0d07d0b81167a38b,
+    0x5cddacebac44d6ac, 0x77ce96aa5345f3c6, 0xf9f726bd7c4dd2ad, 0xea3400f8427362f6,
+    0xf7384a65996b8c0a, 0xf16b594db20c5406, 0x1daa34cba6b51c23, 0x74cd73c12bcd4ef0,
+    0x6933bb573cbbdac5, 0xb677af7853d8b7c1, 0x0dc58bbdbf5ebf6d, 0xed688e085e80ff05,
+    0xd6a481bd1151438c, 0x0942241b76777b5d, 0xcc66c1482e015451, 0x0c9bec24031886df,
+    0x2d16d698dab5b706, 0xa2cfa8adf7fda5b8, 0x0bd049ff0290b21f, 0x1341ba61f526c6c9,
+    0x6ee2c8283451a6fb, 0xd843286298f58b30, 0x730aa3181a01e229, 0xc1037e860db64146,
+    0x8538c71eaebc1c12, 0x431f2616a7a04730, 0xe2609cf5be086adb, 0xb7f601f58c1829d2,
+    0x67ab1047cbe96412, 0xc3b925a6ed8c81c1, 0xd926ca00e8a2d897, 0x7bfbf63c97a18fe8,
+    0x249ad885739d5895, 0x3a5b494eace9a309, 0xedd73bf17a0d3a5c, 0xebe100199d868f9a,
+    0x6571b226162355af, 0x9139a5d65c94c9a5, 0x79bc17316a6bdd5f, 0x2ec047416407ab2f,
+    0x430c5e90e81f0e87, 0x93a46e06da430f7a, 0x41373185152425bf, 0x76d4cb7707e9d7f1,
+    0x4fc94f34d117a1c2, 0x34f23d404fdcdd65, 0xd5cb2ca7dd142253, 0x076820de4517b460,
+    0x7e38fe599d097c26, 0x68d1bffa50d08e66, 0xb088336c6d4693c0, 0xbb93f26209d9aea2,
+    0x5db517b1680725d8, 0xce0e94622c53d05f, 0xc3abb9a86a405ad0, 0x2d5660f9655c814f,
+    0x507d0fb023c4c73f, 0xe8260d45fc4d0862, 0xa3abf877ffdfb307, 0xefb7efde6fefd29d,
+    0x77bf3d877ed68994, 0x018473568b707642, 0xdd71a00174cfd286, 0x806dfede3dd0874d,
+    0x680add264e8ec95a, 0x02ccf606d0a09859, 0x7dff2eeb0440d37c, 0xde7692642386cbcf,
+    0xe62798604db5e6b9, 0x9dbb3cb7749ba7a2, 0xba6447922507c60f, 0x379c13474c9e8808,
+    0x5b2f9839a66dea69, 0x9735fc7d2e07f78a, 0x6f479ce7d9420abd, 0x495a892978659bcc,
+    0x292c45799ee4d555, 0x5a8ac497c1f4e0dd, 0x9ec951cdbd20c6f5, 0x3281c0ee593e551d,
+    0x63f5f0feab4a6aca, 0x35b3e91b3de31cc1, 0x344717cb3295c418, 0xc275310bdd629ecd,
+    0x2bc7a13a1d8ce866, 0xa0a923ae62c41c47, 0x45ccea0c6ad0e5c2, 0xf12050d28fde35c3,
+    0x2af3a4eaa2869d41, 0x0ca0c5da1f6365a5, 0xc001543df48764c6, 0xd12674d0801b4e72,
+    0xb5f2b22727552e76, 0x764e5929ae8b41f8, 0xea4bda177c2081c1, 0x2e8002b3b0e178a2,
+    0x04039b7b2ac924a0, 0x629f1757ac10a9e5, 0x493cd5aa4eb4f10b, 0x582b071d1986c6d7,
+    0x0716015e563a966b, 0xa16e6e44ad424ad4, 0x59812230cb3dd561, 0x89698c56672c2a02,
+    0x44587c805e0db4d8, 0x2a9efb1db84341dc, 0x98d3b57c888f025b, 0xc25a6b76b567664f,
+    0x2968874ea94ab3e2, 0x607936460328e496, 0x6c4ce0b17cfde2e4, 0x97b7dfbefef9e98b,
+    0xe13c3bb32f5d94e9, 0xbc48007863f0d69c, 0xb54a1dd1242f885b, 0xed241749c653c670,
+    0x8df419e535af8af2, 0xa3e92896340ae6e9, 0x8c44cd0e9b1e807d, 0x7e8318a0a89dd5e8,
+    0xe90679e02301d441, 0x1293104d6057e0b2, 0x80f10454e02cb133, 0xc63e5005fbd7592a,
+    0xf442aed9a49935e4, 0xf144c8636bc7423b, 0x7a21ca6f0c5bc48a, 0x36f90dd86a778359,
+    0xd289a95a67092a2b, 0x3b25955b07cd44b4, 0xe757b91ec29e2a4f, 0x89abd57263f55b00,
+    0xcb37ad67a082f5af, 0xd102e6fd4ee8983d, 0x9bf319bc3560a86d, 0xe5088bf373202ec2,
+    0x995e40cd4fea3299, 0x12b772b1f988c6b4, 0xb34db4c37af48941, 0x88368f79ab3a7b1d,
+    0xe53c3a72979faadd, 0x2aa5071347d688bf, 0x00dc8d111353ba80, 0x3390a71103227cee,
+    0xbfe905ec8111abe1, 0xbda434f97f908d66, 0x32f1812d97f970cd, 0x6f0bf53f67e955bc,
+    0x9da8f76f15df2486, 0x8596f86d6e64d0e3, 0xef0a06b204406d5c, 0x272b9325e6363923,
+    0x293f7e9aac3c69e5, 0xac6aafd36f417c01, 0x53be0e6fa20866c0, 0x1f57d44ff5c2aacb,
+    0x1b92ff6d02f2653e, 0x4e27b408730ff655, 0x8f41227c9cd30bee, 0x13240adc7e1fe6c6,
+    0xf37a0a9877ab52d5, 0xe316cbf98c47fb2c, 0x95cc39319fdb09ed, 0xa3aa62672a4e4e6f,
+    0x73bd5b95982d1210, 0xb4cab396e65e9e19, 0x8418d3997859871f, 0x39c93d71bac3d062,
+    0x72fcc979c26fdb00, 0x30ab356bb285e1b1, 0xea1e8e480b4c1daa, 0x018cfaf3be282e3b,
+    0x05f093d2106932e8, 0x5ed71603af220dfb, 0x5f49f153760e6590, 0x36a6c3692e598214,
+    0x1c4e2071cb24bf80, 0xc4ebf120c72daef3, 0xba10fd962e18d664, 0x2e21fb039d3d4f3e,
+    0xf3ec41d1bbb393f8, 0x119cb02b35515009, 0x7dee43999ec7c1ff, 0x022396cd56a6551b,
+    0x3848f0d46c2fcb4b, 0x622c78b2e105aee8, 0x481c96c8086d8284, 0x40a5b180739f67c8,
+    0x1243ffba8c650865, 0xa55652f58a088f9f, 0xcffedb50d5a26b85, 0x42b4bdd281c95be1,
+    0xa4c0382d42dfbb23, 0x111ff16f91f7d5bd, 0xeba0b28c8f731ea6, 0x31a26d9140d7e6a0,
+    0xb80ac43b85ac22a6, 0x764766564c990b56, 0x942747ff383100d3, 0x7a47662db7cb85ca,
+    0xf27ead9cb3546cb3, 0xcfb6ec4b0778e7df, 0xd7cfe06d69684610, 0x1f42ab246ce09f42,
+    0x7608b8b4f92f8123, 0x27499643ea532558, 0xe261c47ac4b58c78, 0x1def7dc40312b1a5,
+    0xce5f02ca82d397c1, 0x9404b32307ffcd55, 0xc582d000228fcfeb, 0xb05502d82ea560ef,
+    0x18c7e896664c37ee, 0x5a70706a5ab7ecbc, 0xa45e6eab0ff93a8d, 0x5a9f7d7602eefcd6,
+    0x9ce534c8b499321b, 0xc98c531b07821ce2, 0xfd805df673265df9, 0xf0c7e39f7f52b92a,
+    0xf5c8930ecabb3424, 0xdeb55e59ff02d48e, 0x59f66d48d1aa0fad, 0xcc6913b8009c8c1c,
+    0xc9043ea4970d3b8d, 0xc41781b223bbfbc1, 0x68fdd589935c699d, 0x5a6185e38dc5c62d,
+    0x5e153927058c99c7, 0x940fe07992a755ed, 0xf73ce8165df9f922, 0xe0b8c70a82e44ace,
+    0x2ea9e21a21d5b4f9, 0x715b9fe122a7a251, 0x484d657fea28768d, 0xae921b8d86ced847,
+    0xc1b59e78a5a553ae, 0x582e5e07a8c99eb0, 0x961b43e7f880244e, 0xa26a958fbd5f3b37,
+    0x97adb40dfc2f210e, 0x2fe99b6f59197f00, 0x0c0e30799ccca896, 0xf8cae5bc36ce1f17,
+    0x8b9e16025864ae43, 0xbd71f788b76a9d3a, 0x18e63e27dcc3afa7, 0x1527b94d7df302a7,
+    0x6f4943470bec0f8b, 0x60e8606d23f35d15, 0x6e9c883b3bbf560e, 0x70ef989dfca01092,
+    0x60797afe457a9e50, 0xeb438fdae014f6d0, 0x7205c42c145c5d43, 0x6d3bc0770e3ea6e1,
+    0x5596cf8a2bc14267, 0x14f4e33a442406ae, 0x050d1d050314140b, 0xe077ddca358e9004,
+    0x07c9ca88313afece, 0xc2a257a959140b68, 0xb253d6236f6c7a23, 0xdb6b5166b962fd5d,
+    0xf6a56838f6f2eb4e, 0x8ca34e8c654f44f5, 0x52882a06145efa0c, 0x02ccaf010ea361f8,
+    0xb8d65b371e97cf34, 0x6f50103aef2502ae, 0x9f3a851bb43435e2, 0x4a314d74ea543527,
+    0x736b9584ff4ac638, 0x0bffcf900ec3c9bf, 0xa283ad1aba381e7f, 0xb8994321577dcc16,
+    0x01e24268d1d7458e, 0x5fd3ba9cbf4a6ff0, 0x13b45c7fda2c0e77, 0x7770b65a9fe1e735,
+    0x2b757ca03b7c3960, 0x003386eea74925c2, 0x8780d280915f6dae, 0x002ac458102de432,
+    0x4e6a2975a5984f66, 0x621db8efd84cb693, 0xecaf45a2acf9ab66, 0x046729e5682b3a3c,
+    0x9b4f0222216d7f53, 0x86d98de4093108e5, 0xc783d4adc719236e, 0x6cc97bb56ccef92e,
+    0x6827afb4850c94fa, 0x269d65248b863420, 0xe7c433f490faaaec, 0x315d4be30ede1379,
+    0x5dd06fe3cf5ee4dc, 0xa33ff291a06ba27d, 0xbcf469342f6947b4, 0xee5b8442947ee0f5,
+    0xd1661c5ed09668c8, 0x59ffef0a6710c77d, 0x93a08909c059d2ef, 0xfcc0648ff3c821f1,
+    0x0448f425b10a4809, 0x0121f5a248410159, 0x8ca513e723513622, 0x7a1f2bc35e6c96d2,
+    0x677943dc033a29c0, 0xb16c9ebc9c0c2399, 0x32ea4f74b08aa8d2, 0xff050483d39a0000};
 
 #endif
 
@@ -31303,8 +31912,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
-#define MLI_TEXT_CALLERS 3     /* the most callers of a standard library that are shown for a
-                                  site */
+#define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
 
@@ -31330,6 +31938,22 @@ static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t show
     if (shown >= have) return;
     mli_text_left_out(r, have - shown, one);
     mli_putf(r->o, ", %jo\n", bytes);
+}
+
+/* Begins a list: writes a blank line, the headings of the columns, and two blanks. */
+static void mli_text_head(mli_report *r, mli_list list) {
+    mli_put_str(r->o, "\n");
+    mli_list_headings(r->o, list, 0);
+    mli_put_str(r->o, "  ");
+}
+/* Writes the numbers of a line of a list. */
+static void mli_text_row(mli_report *r, mli_list list, const void *line) {
+    mli_list_text(r->o, list, line, 0);
+}
+/* Writes the numbers of a line of leaks. */
+static void mli_text_leak_row(mli_report *r, uint64_t bytes, uint64_t blocks) {
+    const mli_leak_sum sum = {bytes, blocks, 0};
+    mli_text_row(r, MLI_LIST_LEAKS, &sum);
 }
 
 /* Writes a line for each type of device that has several devices. */
@@ -31407,11 +32031,12 @@ static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
     uint64_t left = r->tag_bytes;
     if (!shown) return;
-    mli_put_str(r->o, "\n        live        peak    blocks    expected    variance  tag\n");
+    mli_text_head(r, MLI_LIST_TAGS);
+    mli_put_str(r->o, "tag\n");
     for (i = 0; i < shown; i++) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%12jo%12jo%10ju%12jo%+12jd  %s", s->allocated, s->peak, s->blocks,
-                 s->expected, s->variance, s->tag);
+        mli_text_row(r, MLI_LIST_TAGS, &r->top_tag[i]);
+        mli_putf(r->o, "  %s", s->tag);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(r->top_tag[i].of.device));
         mli_put_str(r->o, "\n");
         left -= s->allocated;
@@ -31419,77 +32044,59 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions of the program that called the library at a site, with their shares of its
-   live bytes or, if there are none, of its allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of its bytes at the peak or
+   of its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of
+   its allocated bytes: " < load load.c:7 90 %, ...". */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
-    const uint32_t row = mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev);
-    uint64_t live = 0, bytes = 0;
-    mli_callers callers;
-    size_t i;
-    mli_callers_of(r, row, &callers);
-    for (i = 0; i < callers.count; i++) {
-        live += callers.at[i].live_bytes;
-        bytes += callers.at[i].alloc_bytes;
-    }
-    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++) {
-        const mli_caller *c = &callers.at[i];
-        const double part = (double)(live ? c->live_bytes : c->alloc_bytes);
-        const double percent = live | bytes ? 100 * part / (double)(live ? live : bytes) : 0;
-        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)c->at, percent);
-    }
-    if (i < callers.count) mli_put_str(r->o, ", ...");
-    if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
+    const mli_callers *callers =
+        mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev));
+    size_t i, count;
+    if (!callers) return;
+    count = callers->count;
+    while (count > 1 && !callers->at[count - 1].share) count--;
+    for (i = 0; i < count && i < MLI_TEXT_CALLERS; i++)
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers->at[i].at,
+                 callers->sum ? mli_share_of_live(callers->at[i].share, callers->sum) : 0);
+    if (i < count) mli_put_str(r->o, ", ...");
+    if (mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
 }
 static void mli_text_sites(mli_report *r, size_t most) {
     size_t i, shown = r->sites < most ? r->sites : most;
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
-    mli_putf(r->o,
-             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
-             "sites, %jo live\n",
-             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
+    mli_text_head(r, MLI_LIST_SITES);
+    mli_putf(r->o, "hotspots by %s: %ju of %ju sites, %jo live\n", r->by_peak ? "peak" : "live",
+             (uint64_t)shown, r->site_total, sum);
     for (i = 0; i < shown; i++) {
-        const memlord_site_stat *s = &r->site[i];
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
-                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
-                 s->alloc_bytes, (const void *)s->site);
-        if (s->site != &mli_arena_site) mli_text_callers(r, s);
-        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
+        memlord_site_stat s = r->site[i];
+        if (s.site == &mli_arena_site) s.peak_bytes = UINT64_MAX; /* it is not known */
+        mli_text_row(r, MLI_LIST_SITES, &s);
+        mli_putf(r->o, "  %p", (const void *)s.site);
+        if (s.site != &mli_arena_site) mli_text_callers(r, &s);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s.device));
         mli_put_str(r->o, "\n");
     }
 }
 
-/* Writes the functions of a frame that are in no standard library, the innermost first. `shown` is
-   how many functions of the stack are already written. Returns that number plus the functions of
-   this frame, or MLI_TEXT_FRAMES + 1 if the stack has more than MLI_TEXT_FRAMES. */
-static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
-    const memlord_site *site = mli_site_display(r->lord, frame);
-    const mli_functions *all = mli_site_functions(r->lord, site);
-    const memlord_function alone = {*site, 0};
-    uint32_t i, count = all ? all->count : 1;
-    for (i = 0; i < count && shown <= MLI_TEXT_FRAMES; i++) {
-        const memlord_function *f = all ? &all->at[i] : &alone;
-        if (f->library) continue;
-        if (shown < MLI_TEXT_FRAMES) mli_putf(r->o, shown ? " < %p" : "%p", (const void *)&f->at);
-        shown++;
-    }
-    return shown;
-}
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". A
-   stack in which all functions are of standard libraries is shown as its innermost frame. */
+/* Writes the functions of a stack that are in no standard library, the innermost first, as in "grow
+   cache.c:7 < load main.c:3 < ...". A stack in which all functions are of standard libraries is
+   shown as its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *at;
     size_t shown = 0;
-    uint32_t at = node;
-    for (; at && shown <= MLI_TEXT_FRAMES; at = mli_stack_node_at(r->lord, at)->parent)
-        shown = mli_text_frame(r, mli_stack_node_at(r->lord, at)->site, shown);
+    walk.lord = r->lord;
+    walk.node = node;
+    while ((at = mli_own_next(&walk)) != NULL && shown++ < MLI_TEXT_FRAMES)
+        mli_putf(r->o, shown > 1 ? " < %p" : "%p", (const void *)at);
     if (!node)
         mli_put_str(r->o, "(unknown)");
     else if (!shown)
         mli_putf(r->o, "%p",
                  (const void *)mli_site_display(r->lord, mli_stack_node_at(r->lord, node)->site));
-    mli_put_str(r->o, shown > MLI_TEXT_FRAMES ? " < ...\n" : "\n");
+    mli_put_str(r->o, at ? " < ...\n" : "\n");
 }
 /* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
@@ -31509,19 +32116,17 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
              (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     if (samples) mli_put_str(r->o, "; error: the standard error of live, -: no sample lives");
-    mli_putf(r->o, "\n        live%s        peak     at peak      allocs   allocated\n",
-             samples ? "       error" : "");
+    mli_put_str(r->o, "\n");
+    mli_list_headings(r->o, MLI_LIST_STACKS, samples);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_putf(r->o, "%12jo", s->live_bytes);
-        if (samples && s->live_bytes)
-            mli_putf(r->o, "%12jo", s->error_bytes);
-        else if (samples)
-            mli_put_str(r->o, "           -"); /* the error is not known, because some live blocks
-                                                  may not have been picked */
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->peak_bytes, r->stack[i].held, s->allocs,
-                 s->alloc_bytes);
-        mli_text_stack(r, r->stack[i].node);
+        mli_stack_line line = r->stack[i];
+        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* it is not known, because
+                                                                          some live blocks may not
+                                                                          have been picked */
+        mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
+        mli_put_str(r->o, "  ");
+        mli_text_stack(r, line.node);
     }
     for (; i < r->stacks; i++)
         left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
@@ -31535,13 +32140,13 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity           total        free        self     process"
-                      "      others       limit        held\n");
+    mli_put_str(r->o, "\ncapacity    ");
+    mli_list_headings(r->o, MLI_LIST_CAPACITY, 0);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-12i%12jo%12jo%12jo%12jo%12jo%12jo%12jo\n",
-                 mli_device_code(line->of.device), line->total, line->free, line->self, line->rest,
-                 line->others, line->limit, line->held);
+        mli_putf(r->o, "%-12i", mli_device_code(r->phys[i].of.device));
+        mli_text_row(r, MLI_LIST_CAPACITY, &r->phys[i]);
+        mli_put_str(r->o, "\n");
     }
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
@@ -31629,26 +32234,29 @@ static void mli_text_ages(mli_report *r, uint32_t i) {
 static void mli_text_accounts(mli_report *r) {
     size_t i;
     if (!r->accounts) return;
-    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
-             (uint64_t)r->account_lines, (uint64_t)r->accounts);
+    mli_text_head(r, MLI_LIST_ACCOUNTS);
+    mli_putf(r->o, "accounts: %ju of %ju\n", (uint64_t)r->account_lines, (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
-                 s->refused, s->name, mli_device_code(s->device));
+        mli_text_row(r, MLI_LIST_ACCOUNTS, s);
+        mli_putf(r->o, "  %s on %i\n", s->name, mli_device_code(s->device));
     }
 }
 
 static void mli_text_streams(mli_report *r) {
     size_t i;
     if (!r->streams) return;
-    mli_putf(r->o, "\n       bytes      blocks  streams: %ju of %ju%s\n", (uint64_t)r->stream_lines,
-             (uint64_t)r->streams, r->streams_lost ? " or more" : "");
-    for (i = 0; i < r->stream_lines; i++)
-        mli_putf(r->o, "%12jo%12ju  %jx on %i\n", r->stream[i].bytes, r->stream[i].blocks,
-                 r->stream[i].stream,
-                 mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device));
-    if (r->stream_rest.blocks)
-        mli_putf(r->o, "%12jo%12ju  on others\n", r->stream_rest.bytes, r->stream_rest.blocks);
+    mli_text_head(r, MLI_LIST_STREAMS);
+    mli_putf(r->o, "streams: %ju of %ju%s\n", (uint64_t)r->stream_lines, (uint64_t)r->streams,
+             r->streams_lost ? " or more" : "");
+    for (i = 0; i < r->stream_lines; i++) {
+        mli_text_row(r, MLI_LIST_STREAMS, &r->stream[i]);
+        mli_putf(r->o, "  %jx on %i\n", r->stream[i].stream,
+                 mli_report_device(r, r->stream[i].dev));
+    }
+    if (!r->stream_rest.blocks) return;
+    mli_text_row(r, MLI_LIST_STREAMS, &r->stream_rest);
+    mli_put_str(r->o, "  on others\n");
 }
 
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
@@ -31665,7 +32273,7 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
                                  &count, &bytes);
     for (i = 0; i < n; i++) {
         const memlord_part_info *part = &r->part[i];
-        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
+        mli_putf(r->o, "%26jo at %ju", part->bytes, part->offset);
         if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
         mli_text_meta(r->o, &part->meta);
         mli_put_str(r->o, "\n");
@@ -31677,8 +32285,8 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
 }
 
 static void mli_text_block(mli_report *r, const memlord_block_info *b) {
-    mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-             b->storage);
+    mli_text_row(r, MLI_LIST_BLOCKS, b);
+    mli_putf(r->o, "  %i %jx", mli_device_code(b->device), b->storage);
     if (b->tag) mli_putf(r->o, " [%s]", b->tag);
     mli_text_meta(r->o, &b->meta);
     if (b->scope) mli_putf(r->o, " in %s", b->scope);
@@ -31691,8 +32299,8 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->block[i].bytes;
-    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
-             (uint64_t)shown, r->total.live_blocks, sum);
+    mli_text_head(r, MLI_LIST_BLOCKS);
+    mli_putf(r->o, "largest blocks: %ju of %ju, %jo\n", (uint64_t)shown, r->total.live_blocks, sum);
     for (i = 0; i < shown; i++) {
         mli_text_block(r, &r->block[i]);
         if (parts) mli_text_parts(r, &r->block[i]);
@@ -31744,13 +32352,14 @@ static MLI_COLD void mli_text_growth(mli_report *r) {
     size_t i;
     if (!r->series.growing) return;
     mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at "
-                      "least 8 snapshots and 1 s with R2 >= 0.8\n"
-                      "    a minute   snapshots       since       R2\n");
+                      "least 8 snapshots and 1 s with R2 >= 0.8\n");
+    mli_list_headings(r->o, MLI_LIST_GROWTH, 0);
+    mli_put_str(r->o, "       since       R2\n");
     for (i = 0; i < r->series.growing; i++) {
         const mli_series *s = &r->series.grows[i];
         const char *tag = mli_series_tag(r->lord, s);
-        mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
-                 r->series.snapshot[s->since]->time);
+        mli_text_row(r, MLI_LIST_GROWTH, s);
+        mli_putf(r->o, "%12jX    ", r->series.snapshot[s->since]->time);
         mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
         if (s->book == MLI_BOOK_TAG) mli_putf(r->o, "  tag %s", tag ? tag : "(untagged)");
         if (s->book == MLI_BOOK_SITE)
@@ -31781,7 +32390,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
-    mli_putf(r->o, "%12jo%11ju ", s->bytes, s->blocks);
+    mli_text_leak_row(r, s->bytes, s->blocks);
+    mli_put_str(r->o, " ");
     mli_put_leak_site(r, r->o, s);
     mli_put_str(r->o, "\n");
     if (s->devices < 2 && s->tags + (uint32_t)s->untagged < 2 &&
@@ -31790,7 +32400,8 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     for (i = 0; i < r->leaks.count && groups < MLI_TEXT_LEAK_GROUPS; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         if (r->leak_sites.of[i] != number) continue;
-        mli_putf(r->o, "%12jo%11ju      ", leak->bytes, leak->blocks);
+        mli_text_leak_row(r, leak->bytes, leak->blocks);
+        mli_put_str(r->o, "      ");
         mli_put_leak(r->o, r->lord, leak, 0);
         mli_put_str(r->o, "\n");
         groups++;
@@ -31817,20 +32428,22 @@ static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
     if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
-    mli_putf(r->o, r->mark ? "\n       bytes     blocks  leaks since mark %ju: "
-                           : "\n       bytes     blocks  still live, and no mark was set: ",
+    mli_text_head(r, MLI_LIST_LEAKS);
+    mli_putf(r->o, r->mark ? "leaks since mark %ju: " : "still live, and no mark was set: ",
              r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->leak_sites.lines && i < MLI_TEXT_LEAKS; i++) mli_text_leak_site(r, i + 1);
     mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
-    mli_putf(r->o, "\n       bytes     blocks  %s by stack", r->mark ? "leaks" : "still live,");
+    mli_text_head(r, MLI_LIST_LEAKS);
+    mli_put_str(r->o, r->mark ? "leaks by stack" : "still live, by stack");
     mli_text_estimates(r);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_text_leak_row(r, leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_put_str(r->o, "  ");
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
         left -= leak->bytes;
     }
@@ -31842,11 +32455,13 @@ static void mli_text_routes(mli_report *r) {
     const mli_route *route = NULL;
     int lines = 0;
     while ((route = mli_route_next(r->lord, route)) != NULL) {
-        if (!lines++)
-            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
-        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
-                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
-                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
+        const mli_route_line line = mli_route_line_of(route);
+        if (!lines++) {
+            mli_text_head(r, MLI_LIST_ROUTES);
+            mli_put_str(r->o, "from, to\n");
+        }
+        mli_text_row(r, MLI_LIST_ROUTES, &line);
+        mli_putf(r->o, "  %i, %i\n", mli_report_device(r, route->from),
                  mli_report_device(r, route->to));
     }
 }
@@ -31910,12 +32525,12 @@ static MLI_COLD void mli_text_modules(const mli_report *r) {
 static MLI_COLD void mli_text_mistakes(mli_report *r) {
     size_t i;
     if (!r->mistakes) return;
-    mli_put_str(r->o, "\n       count       bytes       first        last  mistakes, the heaviest "
-                      "first\n");
+    mli_text_head(r, MLI_LIST_MISTAKES);
+    mli_put_str(r->o, "mistakes, the heaviest first\n");
     for (i = 0; i < r->mistakes; i++) {
         const memlord_anomaly *a = &r->mistake[i].is;
-        mli_putf(r->o, "%12ju%12jo%12jX%12jX  %s, %i", a->count, a->bytes, a->first_ns, a->last_ns,
-                 mli_anomaly_name(a->kind), mli_device_code(a->device));
+        mli_text_row(r, MLI_LIST_MISTAKES, a);
+        mli_putf(r->o, "  %s, %i", mli_anomaly_name(a->kind), mli_device_code(a->device));
         if (a->storage) mli_putf(r->o, " %jx", a->storage);
         if (a->site.file[0]) mli_putf(r->o, ", at %p", (const void *)&a->site);
         if (a->born.file[0]) mli_putf(r->o, ", born at %p", (const void *)&a->born);
@@ -32101,10 +32716,10 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
-/* Writes the scripts and the styles of the page, which are compressed, as base64. */
+/* Writes the compressed scripts and styles of the page as base64. */
 static MLI_COLD void mli_put_packed(mli_out *o) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint32_t bits = 0; /* the last bits, which are in no digit yet, are the lowest */
+    uint32_t bits = 0; /* the n lowest bits are those that are in no digit yet */
     int n = 0;         /* how many bits are in no digit yet */
     size_t i;
     for (i = 0; i < MLI_HTML_PACKED; i++) {
@@ -32136,8 +32751,9 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
-/* Reads the events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the
-   table of the last event of each storage. May use reports/export. Locks: none. */
+/* Reads the ring, which has the latest events of the ledger, up to the moment of a report, for
+   TRACE and MEMORY_VIZ. Owns the table of the last event of each storage (the address or handle of
+   a block). May use reports/export. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -32155,7 +32771,8 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 
 /* Returns what an event adds to the live bytes of its device. */
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-/* Returns 1 if an event is about a block: an alloc, a free, a move, or a free that waits. */
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free that begins
+   to wait. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
 /* The results of one reading of the ring. */
@@ -32273,7 +32890,9 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
-/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
+/* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
+   items that were written, so that they can be repeated by their number. The ring has the latest
+   events of the ledger. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
 /* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
    (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
@@ -32399,8 +33018,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, counted from 0. Appends the items to the list after each MLI_VIZ_BATCH
-   of them (a batch). mli_viz_list_end appends the last batch. */
+/* Begins item i of a list, counted from 0. Items are appended to the list in batches of
+   MLI_VIZ_BATCH. mli_viz_list_end appends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -32509,7 +33128,7 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
 }
 
 /* Writes a live block. If the ring has events of the block's storage, writes the block as the last
-   of them left it, and not as in the map, which was read a moment later. */
+   of them left it, and not as in the map of live blocks, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -32522,7 +33141,8 @@ static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     }
     mli_viz_segment(w, &known);
 }
-/* Writes the blocks that are live in the ring but no longer in the map. */
+/* Writes the blocks that are live by the events of the ring, but no longer in the map of live
+   blocks. */
 static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     uint64_t i;
     for (i = 0; i < w->last.size; i++) {
@@ -32647,8 +33267,10 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
-   none. */
+/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples: if only
+   some blocks are picked to have a stack. A whole is what is divided, such as the live blocks of a
+   site. A share is what one stack gets of it. A frame is a site or another name by which blocks are
+   shown. May use reports/export. Locks: none. */
 
 /* The figures of sites are exact. Those of stacks come from samples, because only some blocks are
    picked for a stack. A stack gets the blocks that were picked, and a share of the other blocks of
@@ -32683,7 +33305,7 @@ typedef struct mli_portion {
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
+    mli_portion *at;  /* a table with open addressing; NULL if stacks are not samples */
     size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
                          use */
     mli_portion none; /* the entry that callers get if there was no memory for a new one */
@@ -32767,9 +33389,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`, in
-   the allocs of its site. If `node` is 0, returns the whole. The pointer is valid until the next
-   call. If there is no memory, the report fails. */
+/* Returns the share of the stack `node` in the live blocks of b's site, tag and scope or, with
+   `allocs`, in the allocs of its site. If `node` is 0, returns the whole. The pointer is valid
+   until the next call. If there is no memory, the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -32803,10 +33425,12 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* so that a site without allocs has an entry */
+        (void)mli_portion_of(t, b, node, 1); /* so that the allocs of this stack and site have an
+                                                entry, even if there were none since the last
+                                                reset */
     }
 }
-/* Adds to the share of each stack the allocs that its row has counted. */
+/* Adds to the share of each stack the allocs that the ledger has counted for it. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
@@ -32932,7 +33556,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     s->next = 0;
 }
 /* If `s` is a share of a stack, adds it to the list of its whole. If `s` is the live blocks of a
-   site, tag and scope, adds them to the `rest` of the site's allocs. */
+   site, tag and scope, adds them to the `rest` of the site's allocs, for mli_portion_decide. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -32979,9 +33603,9 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides `number` among the stacks of a whole that still has `left` to divide. The remainder stays
-   with the whole. If the stacks already have more than the whole (left < 0), divides all of the
-   whole among them. */
+/* Divides a part of a whole among its stacks: `number` of the `left` that no stack has yet. The
+   remainder stays with the whole. If the stacks already have more than the whole (left < 0),
+   divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -33146,7 +33770,8 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ----------------------------------------------------------------------- src/reports/peaks.h -- */
 
-/* Divides what each device held at its peak among stacks and sites. Owns no state. May use
+/* Divides what each device held at its peak among stacks and sites. A site is a place of code that
+   allocates. Stacks are samples if only some allocs are picked to have one. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 
 /* The record of a device's peak has the bytes of the peak, and those of its largest sites
@@ -33182,7 +33807,7 @@ typedef struct mli_peak {
     mli_block_fn put;
     void *writer;
     uint32_t dev;
-    uint32_t rest; /* the frame that stands for bytes of neither a listed site nor a stack */
+    uint32_t rest; /* the frame that stands for bytes that have neither a listed site nor a stack */
     mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
                                             has the bytes of all other sites */
 } mli_peak;
@@ -33204,7 +33829,7 @@ static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
             if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
                 mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
                 break;
-        if (row > p->x->sites) continue; /* the row was added after the capture */
+        if (row > p->x->sites) continue; /* leaves out a site that was added after the capture */
         p->part[i].site = row;
         p->part[i].bytes = h->site[i].live_bytes;
         mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
@@ -33283,8 +33908,10 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
-   Locks: none. */
+/* Writes FOLDED, PPROF and HEAPTRACK. Stacks are samples if only some blocks are picked to have
+   one; a stack then has a share of the blocks of its site (see reports/shares.h). A node is a frame
+   of a stack in the ledger's tree of stacks. Owns no state. May use reports/export and
+   reports/shares. Locks: none. */
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
    stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
@@ -33341,7 +33968,8 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
 /* A walk over the functions of a stack, from the outermost one. */
 typedef struct mli_folded_walk {
     mli_stack stack;   /* the frames that are still to come */
-    uint32_t left;     /* how many functions of the last frame are still to come */
+    uint32_t left;     /* how many functions of the frame that the walk has reached are still to
+                          come */
     mli_frame_name at; /* the function that the walk has reached */
 } mli_folded_walk;
 
@@ -33605,7 +34233,7 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
 }
-/* Writes the next string of the table, and returns its number. */
+/* Writes the next string of the profile's table of strings, and returns its number. */
 static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_pb_size(w->x.o, 6, mli_utf8_size(text));
     mli_put_utf8(w->x.o, text, "");
@@ -33674,7 +34302,8 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame. Each function has a line in it, the outermost the last. */
+/* Writes the location of a frame. It has a line for each function at the frame, the outermost
+   last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -33728,7 +34357,8 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 }
 
 static MLI_COLD void mli_pprof_process(mli_pprof_writer *w) {
-    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names, and for the rest */
+    char buf[2 * sizeof w->x.r->who.program + 128]; /* room for the names of the program and the
+                                                       host, and for the rest of the line */
     mli_out line;
     mli_out_buffer(&line, buf, sizeof buf);
     mli_text_process(w->x.r, &line, 1);
@@ -33798,16 +34428,17 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
    Bytes that no call allocated are written as frees of a negative number of bytes. These are the
    bytes of arenas, of blocks that were live at the last reset, and of blocks that a realloc made.
-   Bytes that were live at the peak and are no longer come before the last call. They are freed
-   again, because nobody knows whose they were. Modules are devices; in stacks they are the real
-   modules. Without stacks the scopes that a live block was allocated in are its callers. Parts are
-   left out, because each would be another allocation. Anomalies and drops are comments. */
+   Bytes that were live at the peak, but no longer are, come before the last call, and are freed at
+   the end of the file. Nobody knows whose they were, so their frame is "(no longer live)". The
+   module of a site is its device; that of a return address is its real module. Without stacks the
+   scopes that a live block was allocated in are its callers. Parts are left out, because each
+   would be another allocation. Anomalies and drops are comments. */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations and its live blocks. `older` is the number of live blocks
-   whose allocation is not in the file. Each of the two walks that write live blocks counts them in
-   an element of its own. */
+/* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
+   blocks. `older` is the number of live blocks whose allocation is not in the file. Each of the two
+   walks that write live blocks counts them in an element of its own. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -33821,8 +34452,8 @@ typedef struct mli_heap_writer {
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the first description of the bytes that were live at the peak and
-                                are no longer, and the one after the last */
+    uint64_t gone, gone_end; /* the number of the first description of bytes that were live at the
+                                peak, but no longer are; the number after the last one */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -33901,7 +34532,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, and returns its number. */
+/* Writes the description of an allocation, its size and trace, and returns its number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -33988,15 +34619,16 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. Writes a free of nothing before each free, so that
-   heaptrack does not take the allocation for a temporary one. */
+/* Writes the freed allocations of a trace. Writes a free of description 0, which has no bytes,
+   before each free, so that heaptrack does not take the allocation for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the peak was reset since the capture */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak, because the peak was reset
+                                           since the capture */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -34091,18 +34723,20 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
+/* Writes PROMETHEUS, CSV and TIMELINE. A line is a tag, a scope or a physical device in a list of
+   the capture. Owns no state. May use reports/export. Locks: none. */
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device, never of a sum, so that sum() in a query is
-   right. The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of
-   each device, and as many scopes, have series of their own. All others are added up in a series
-   with an empty name and the label rest="1". Tags and scopes keep their order as long as the ledger
-   lives, so a tag or scope never changes its series. Counters start over at memlord_reset, as the
-   format allows. Sites, streams, blocks and parts of blocks are left out, because each would be a
-   series of its own. Every sample has the labels of the ledger, too, so that processes with other
-   labels have other series. */
+   Every sample is of one device or physical device, or of the whole ledger where no device has the
+   number. None is a sum of other samples, so that sum() in a query is right. The series with tag=""
+   has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each device, and as many
+   scopes, have series of their own. All others are added up in a series with an empty name and the
+   label rest="1". Tags and scopes keep their order as long as the ledger lives, so a tag or scope
+   never changes its series. Counters start over at memlord_reset, as the format allows. Sites,
+   streams, blocks and parts of blocks are left out, because each would be a series of its own.
+   Every sample has the labels of the ledger, too, so that processes with other labels have other
+   series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34130,8 +34764,10 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines mli_prom_limit has seen */
-    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the others */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines with a name mli_prom_limit
+                                                has seen */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
+                                                without series of their own */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
@@ -34193,7 +34829,7 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
 /* Writes a sample of the value `v`. If `kind` is 'd', v is signed. If it is 'X', v is in
    billionths, such as nanoseconds (written as seconds) or a rate. Any other kind writes v unsigned.
    The device memlord_device_all() writes no device label. If `key` is NULL, there is no other
-   label. If `label` is NULL, the sample is of what has no series of its own. */
+   label. If only `label` is NULL, the sample has the sum of what has no series of its own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -34357,8 +34993,8 @@ static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, c
     return (size_t)(to - lines) / size;
 }
 
-/* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
-   lines. */
+/* Writes a family with a sample for each of n lines. Each line has `size` bytes. `key` is the label
+   that has the names of the lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
@@ -34627,8 +35263,10 @@ MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. Owns no state. May use reports/export, reports/ring and, for members that JSON has
-   in the same form, reports/json. Locks: none. */
+/* Writes TRACE, which shows live bytes, blocks and scopes over time. The ring has the latest events
+   of the ledger. A slice is what the viewer draws as a bar from a begin to an end. Owns no state.
+   May use reports/export, reports/ring and, for members that JSON has in the same form,
+   reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -34724,7 +35362,7 @@ static MLI_COLD void mli_trace_snapshot(const mli_export *x, const mli_snapshot 
     mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
 }
 
-/* Writes the invocations of a scope that one thread remembers. */
+/* Writes the invocations of a scope on one thread: the latest ones, which the ledger keeps. */
 static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope_record *scope,
                                             const mli_thread_scope *s) {
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
@@ -34949,8 +35587,9 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture's lists, which take a walk over all blocks. Formats of
-   metrics do not, so that a frequent scrape is cheap. Requires: the format is known. */
+/* Returns 1 if a format needs the lists of the capture that take a walk over all blocks. A format
+   of metrics does not, so that a program can read metrics often at little cost. Requires: the
+   format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
@@ -34958,7 +35597,7 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL if a knob leaves the format out */
+    void (*write)(mli_report *r); /* NULL if a MEMLORD_NO_... macro leaves the format out */
     int whole;                    /* 1 if the format needs the lists of the capture
                                      (mli_report.whole) */
 } mli_writer;
@@ -35022,7 +35661,8 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
 /* Owns the output of reports to the host's function or to a file. A report is written at once, on
-   request, or at the end of the process. May use reports/ and services/snapshots. Invariants: a
+   request, or at the end of the process. An export is a report that is saved at an interval. A kept
+   string is the ledger's copy of a string. May use reports/ and services/snapshots. Invariants: a
    report file is complete when it gets its name, and a failed report leaves no file; a request is
    safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
    while the host's function writes. */
@@ -35039,9 +35679,10 @@ struct mli_saving_state {
     const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows
-   snapshots (as TIMELINE and the formats up to TRACE do), takes one more. That one belongs to the
-   report and not to the list, so that frequent reports evict no snapshot. */
+/* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
+   snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
+   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
+   list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35053,8 +35694,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Captures the ledger and writes a report. Returns MEMLORD_E_IO if fn failed, else the result of
-   the capture. */
+/* Captures the state of the ledger, and writes a report of it. Returns MEMLORD_E_IO if fn failed,
+   else the result of the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -35113,7 +35754,7 @@ typedef struct mli_saved_file {
     uint32_t error; /* the first error of the system while the file was written, or 0 */
 } mli_saved_file;
 
-/* Keeps the system's error if this step has failed, and no earlier step had. Returns `failed`. */
+/* Keeps the system's error of the first step that has failed. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
@@ -35300,7 +35941,7 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
 /* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
    and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
    if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request that no call has served yet. */
+   then also serves a request for a report that no call has served yet. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -35386,8 +36027,8 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match counts: .trace.json is not
-                                                    .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest suffix that matches decides:
+                                                    .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -35413,7 +36054,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before the first export, which looks at the path: see mli_prom_labels. */
+/* Sets the path before it saves the first export, which depends on whether a path is set: see
+   mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -35450,15 +36092,17 @@ MLI_API void memlord_request_save(memlord *lord) {
 
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
-/* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
+/* Has the table of all modules that take part in the life of a ledger, and calls their functions in
+   order. Such a function initialises the state of its module, stops its threads, takes its locks
+   for a fork, mends it in a forked child, or frees it: see mli_life. Owns no state. Locks: for a
+   fork, those of all modules, all taken while the cold lock is held. */
 
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Applies the parts of a description that need a registered ledger. */
+/* Calls the functions of the modules that apply a description and need a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
@@ -35587,12 +36231,14 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: one for the end of a thread, and those for a fork. May use all
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. A thread has a
+   record in each ledger that it uses; the orphan record serves all threads without one. May use all
    other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
    then all other locks in their order. */
 
-/* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
-   installed, all threads share the orphan record, which is slower but just as exact. */
+/* Looks up the interposer (a preloaded MemLord), and installs the hooks of the process. If the exit
+   hook cannot be installed, all threads share the orphan record, which is slower but just as
+   exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
@@ -35600,9 +36246,9 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
    is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
    such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
-   of the thread from getting a record. Signals are blocked meanwhile, because the signal handler of
-   an interposer writes a report if it finds the host in no call of MemLord. The handler could not
-   tell that the hook runs. */
+   of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
+   interposer (a preloaded MemLord) writes a report if no call of MemLord is in progress, and cannot
+   tell that this hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -35658,7 +36304,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* comes last, because all of the above reads and writes words */
+    mli_words_lock(1); /* comes last, because all of the above uses the words that it locks */
 }
 /* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
    last. */
@@ -35671,11 +36317,11 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records but the orphan record become free, and keep their counts and shards. */
+   All other records but the orphan record become free for new threads, and keep their counts. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* comes first, because the code below reads and writes words */
+    mli_words_lock(0); /* comes first, because the code below uses the words that it unlocks */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
                                                                     number */
     mli_self.is_helper = 0;
@@ -35716,12 +36362,12 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   itself removes the fork handlers of a closed library. This destructor runs after the library's
-   others, because 101 is the first priority that a host may use. It also runs at the end of the
-   process, where threads may go on. A thread that has no hook by then shares the orphan record. The
-   exchange and the add are seq_cst, as are those of a thread that sets its hook, so that one of the
-   two threads sees the other. */
+/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
+   glibc itself removes the fork handlers of a closed library. This destructor runs after the
+   library's others, because 101 is the first priority that a host may use. It also runs at the end
+   of the process, where threads may go on. A thread that has no hook by then shares the orphan
+   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
+   that one of the two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -35762,7 +36408,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Groups the ledger's blocks by device, tag and site, and logs the ten groups with the most bytes.
-   Does nothing if the ledger has neither sites nor tags. (Both row counts start at 1.) */
+   Does nothing if the ledger has neither sites nor tags. (mli_row_count returns 1 if there are
+   none.) */
 static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table leaks;
@@ -35806,10 +36453,11 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and has the global ledger. May use all other modules. Invariant: a
-   ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
-   After that no other thread uses it. Locks: the registry lock, while the thread holds no other
-   lock. */
+/* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
+   ledgers. A helper is a thread of the ledger's own. A fence is something of the host that a freed
+   block waits for. May use all other modules. Invariant: a ledger that ends first stops its
+   helpers, then drops its fences, and then leaves the registry. After that no other thread uses it.
+   Locks: the registry lock, while the thread holds no other lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -35851,7 +36499,7 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
 }
 
 /* Registers a ledger, so that fork, the exit hook and memlord_destroy find it. Gives it a
-   generation of its own. */
+   generation, a number that no other ledger of the process has. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
     lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;
@@ -35886,7 +36534,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
    mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because pthread_atfork, and the search for a symbol that does not exist, may call a malloc that
+   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
    calls MemLord. Such a call finds the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
@@ -35969,8 +36617,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire load pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended,
-   the next call of each thread searches the list again. */
+/* Each thread remembers the ledger that it found last, until a ledger ends: then its next call
+   searches the list again. The acquire load pairs with the seq_cst add in mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -36002,10 +36650,10 @@ MLI_API void memlord_destroy(memlord *lord) {
 }
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
-   fails, and sets *r to the error. The ledger is made in full before it becomes the global one,
-   because its own calls may come back here from within malloc. It becomes the global ledger after
-   the process is claimed, so that other threads wait, and before the process starts, so that calls
-   from within the start find the ledger. */
+   fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
+   its own calls may come back here from within malloc. It becomes the global ledger after the
+   process is claimed, so that other threads wait, and before the process starts, so that calls from
+   within the start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36067,12 +36715,12 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like; a
-   hook puts functions of MemLord in their place. Also has the functions behind the macros of
-   api/shim. May use the recording calls and the allocator of the host. Invariant: a function
-   returns the result of the function that it replaces, and leaves errno as that function did,
-   whether or not the ledger could record the call. Locks: the registry lock, while a table is
-   hooked or unhooked. */
+/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like. A
+   hook puts functions of MemLord in their place, and a slot keeps the host's. Also has the
+   functions behind the macros of api/shim. May use the recording calls and the allocator of the
+   host. Invariant: a function returns the result of the function that it replaces, and leaves errno
+   as that function did, whether or not the ledger could record the call. Locks: the registry lock,
+   while a table is hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
@@ -36098,8 +36746,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if the end of a block is to be recorded. If some functions of the table do not record,
-   the ledger may rightly lack the block, so the function looks the block up. */
+/* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
+   not record, the ledger may rightly lack the block, so this function looks the block up. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -36220,8 +36868,8 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns a slot for a host's functions. It is a slot that has had these functions before and has
-   no table now, else the first slot that was never used. Returns NULL if there is none. */
+/* Returns a slot for a host's functions. It is one that has had exactly these functions before and
+   has no table now, else the first slot that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -36230,7 +36878,8 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own pointers back, unless the host has done so itself. */
+/* Puts the host's own functions back into the table of a slot, unless the host has done so
+   itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -36357,8 +37006,8 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: the cold lock while rows and totals start over, then those of each
-   module in their order. */
+   only totals and peaks. Locks: the cold lock while totals start over, then those of each module in
+   their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -36368,8 +37017,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report is of
-                                                       the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report shows
+                                                       the totals before the reset */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

@@ -3,8 +3,9 @@
                      v0.5.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
                      Made from src/. Edit there.
 
-    Capacity and collection for cuda devices, wrappers that record the runtime's allocations, and
-    frees in the order of a stream. The program behaves as it does without.
+    The header gives a ledger the capacity of cuda devices and a collection for them. It has
+    wrappers that record the runtime's allocations, and frees in the order of a stream. The text
+    below calls it the layer. The program behaves as it does without the layer.
 
     Do this in *one* C or C++ file (it may be the one with MEMLORD_IMPLEMENTATION):
 
@@ -19,7 +20,7 @@
 
     Contents: search for the tag to jump there
         >>example        a complete program
-        >>concepts       where the layer asks, and where bytes are counted
+        >>concepts       what the layer asks the driver, and where bytes are counted
         >>knobs          what can be configured, and where
         >>threading      what may run at the same time
         >>errors         what happens when something goes wrong
@@ -136,7 +137,7 @@
     except while the first call of a process loads the driver. It holds a lock while NVML loads and
     while NVML lists processes; a fork waits for the list. These calls may wait in the driver:
 
-        record_free, free_async_after, record_use of a per-thread stream, a free of a used block, a
+        record_free, free_async_after, record_use of a per-thread stream, a free after record_use, a
         poll, stream_end_capture, *_synchronize
                                  while they record an event on a stream whose launch queue is full
         stream_destroy           likewise, and until no other thread records on that stream
@@ -154,7 +155,7 @@
     that are inside a device. From then on every function returns as without a driver.
     Attach after a fork, because CUDA does not survive a fork. A child of a process that has loaded
     the driver has no driver: nothing is attached there, and every function returns as without one.
-    A free that was pending is credited when it is polled, and counted in fence_failures. The ledger
+    A block that was pending ends when it is polled, and is counted in fence_failures. The ledger
     itself goes on.
     A host function of a stream (cudaLaunchHostFunc) may call no function of CUDA, and none of this
     header. It may call those of memlord.h, which ask the driver only if they poll or collect. What
@@ -163,13 +164,13 @@
     ----------------------------------------------------------------- >>errors ---
 
     A wrapper returns what the runtime returned, with a driver or without. The ledger records only
-    calls that succeeded. While the runtime frees a block, the block is off the map, because another
-    thread may get the address (memlord_free_begin). If the free fails, the block comes back,
-    without its recorded uses. A free of a pointer that the ledger does not have is counted in
-    unknown_frees.
+    calls that succeeded. While the runtime frees a block, the ledger does not have the block,
+    because another thread may get the address (memlord_free_begin). If the free fails, the block
+    comes back, without its recorded uses. A free of a pointer that the ledger does not have is
+    counted in unknown_frees.
     The other functions return a memlord_result. If the driver refuses something after the attach, a
-    capacity is unknown, a collection does not run, or a fence fails. The block of a failed fence is
-    credited and counted in fence_failures. A fence that cannot be asked now, in a host function of
+    capacity is unknown, a collection does not run, or a fence fails. The block of a failed fence
+    ends, and is counted in fence_failures. A fence that cannot be asked now, in a host function of
     a stream or in a capture, is asked again later.
     The runtime's last error is what it would be without MemLord. After retries that succeed it is
     as clean as before. After retries that fail it is that of the last attempt. If a limit of the
@@ -185,7 +186,7 @@
         malloc_async                       0; with several devices 1
         record_use                         1; 3 for a per-thread stream, where it records an event
         record_free, free_async_after      3
-        a free of a used block             2 for each stream, 3 for a per-thread one; with
+        a free after record_use            2 for each stream, 3 for a per-thread one; with
                                            MEMLORD_FLAG_DEFER its first poll
         a poll of a stream                 3; when a part of what waits is done, up to 11
         stream_end_capture                 2, whatever the capture held back
@@ -197,8 +198,8 @@
         a sample, pool_get                 18 for a device with one pool, 4 for each further pool
 
     A poll makes no more calls if more frees wait. A stream has at most 32 events, and each event
-    stands for all frees before it. With more than 32 frees on a stream, a free is credited together
-    with some that came soon after it.
+    stands for all frees before it. With more than 32 frees on a stream, a block ends together with
+    some that were freed soon after it.
     Allocations and frees on cuda devices poll only while frees pend there. A call polls one stream.
     A stream that was not done is polled again after 256 such calls or 10 ms at the latest. Calls on
     other devices make no call of the driver. A sample takes up to some hundred microseconds with
@@ -352,8 +353,8 @@ typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
     uint64_t keep_bytes;       /* the bytes that a collection leaves in a device's pools */
     const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL means the default policy */
-    const char *nvml;          /* the name of NVML's library; NULL means "libnvidia-ml.so.1". It
-                                  counts only while no other ledger uses NVML */
+    const char *nvml;          /* the name of NVML's library; NULL means "libnvidia-ml.so.1". It has
+                                  an effect only while no other ledger uses NVML */
 } memlord_cuda_desc;
 
 /* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims their
@@ -446,15 +447,16 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
                             scope open, because its events go.
      stream_synchronize, device_synchronize
                             first record an event for the frees that wait for the stream, or for
-                            any stream. Then, as event_synchronize, they retire the frees that are
-                            done.
+                            any stream. Then they end the pending blocks whose frees are done.
+                            event_synchronize does only the latter.
      pool_create, device_set_pool
                             put the pool on the list of pools; pool_destroy takes the pool off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
-   With MEMLORD_CUDA_FLAG_RETRY an allocation that finds no memory retires, collects, trims and
-   backs off as memlord_alloc_retry does, under the ledger's limits. Without the flag no limit
-   refuses a wrapped allocation. When the retries are over, the real call is made once more for its
-   result. Any other error ends the allocation at once.
+   With MEMLORD_CUDA_FLAG_RETRY an allocation that finds no memory is tried again, under the
+   ledger's limits. Between two tries it frees memory and waits as memlord_alloc_retry does, and
+   trims the pools. Without the flag no limit refuses a wrapped allocation. When the retries are
+   over, the real call is made once more for its result. Any other error ends the allocation at
+   once.
    Cost: >>costs. */
 
 /* the allocations: the real name, our name, parameters, arguments, their number, the kind */
@@ -590,7 +592,7 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    on a cuda device or pinned. So a pool of the host's own has to be a cuda device, with an index
    that no GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded
    on the stream now, or after a capture (see >>concepts). If there is no memory for an event, the
-   block is credited at once. If the stream refuses the event, the block is credited and counted in
+   block ends at once. If the stream refuses the event, the block ends and is counted in
    fence_failures. `ptr` NULL does nothing.
    Errors: E_UNKNOWN if the block is not live; the ledger counts it. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
@@ -698,8 +700,8 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 
 /* -------------------------------------------------------------------------- src/cuda/knobs.h -- */
 
-/* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
-   module. Locks: none. */
+/* Owns the bounds that a host may set by macros, and the macros of private declarations. Uses no
+   other module. Locks: none. */
 
 #ifndef MEMLORD_CUDA_MAX_LEDGERS
 #define MEMLORD_CUDA_MAX_LEDGERS 16
@@ -723,7 +725,8 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #if defined(MEMLORD_CUDA_NVTX)
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic" /* it casts object pointers to function pointers */
+#pragma GCC diagnostic ignored "-Wpedantic" /* the header casts object pointers to function
+                                               pointers */
 #endif
 #include <nvtx3/nvToolsExt.h>
 #if defined(__GNUC__)
@@ -749,11 +752,11 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 
 /* ------------------------------------------------------------------------- src/cuda/atfork.h -- */
 
-/* Declares the registration of fork handlers, which cuda/driver needs when the driver loads.
-   cuda/forks defines the functions, because the handlers use cuda/driver. Locks: none. */
+/* Declares the functions that register fork handlers, which cuda/driver calls when it loads the
+   driver. cuda/forks defines them, because the handlers use cuda/driver. Locks: none. */
 
-/* Registers the handler that leaves a child without a driver. Requires: the driver is not loaded
-   yet. */
+/* Registers the handler after which a forked child finds no driver. Requires: the driver is not
+   loaded yet. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
 /* Registers the handlers that hold the layer's locks over a fork. Requires: the driver has loaded,
    so that they take the locks before the driver's own handlers run. */
@@ -761,7 +764,7 @@ MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 /* ------------------------------------------------------------------------- src/cuda/system.h -- */
 
-/* Owns what differs between systems: shared libraries, a lock, the process id, atomics.
+/* Owns what differs between operating systems: shared libraries, a lock, the process id, atomics.
    Locks: none. */
 
 #if defined(_WIN32)
@@ -819,9 +822,9 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
 
-/* MLI_CUDA_REAL(name) is the runtime's own function, even where --wrap redirects its name. With the
-   per-thread default stream some names are macros. MLI_CUDA_PASTE is a macro of its own, so that
-   these macros are expanded before it pastes. */
+/* MLI_CUDA_REAL(name) is the runtime's own function, even where the linker's --wrap redirects its
+   name. With the per-thread default stream some names are macros. MLI_CUDA_PASTE is a macro of its
+   own, so that these macros are expanded before it pastes. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name
 #define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)
@@ -932,11 +935,14 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 
 /* ------------------------------------------------------------------------- src/cuda/driver.h -- */
 
-/* Owns the table of the driver's functions, and the number of threads inside each device. The
-   driver's prototypes are written out here, so that a host needs neither cuda.h nor -lcuda. Locks:
+/* Owns the table of the driver's functions, and the number of threads inside each device. A context
+   is the driver's state of a process on a device. The runtime uses the device's primary context;
+   while that exists, the device is active. A capture records the work of a stream instead of
+   running it. A thread's capture mode decides which calls end a capture with an error. The driver's
+   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda. Locks:
    mli_cuda_loaded_lock, while the driver loads. */
 
-/* The functions of the driver. Each row has the field in the table, the symbol, 1 if the layer
+/* The functions of the driver. Each line has the field in the table, the symbol, 1 if the layer
    cannot do without the function, and the parameters. The functions of virtual memory come from
    MLI_CUDA_VIRTUAL. A CUdevice and an enum are an int here, and a CUcontext is a void *. Streams,
    events and pools have the runtime's types. */
@@ -987,7 +993,7 @@ enum { /* constants of cuda.h, which is not included */
     MLI_CUDA_NOT_INITIALIZED = 3,
     MLI_CUDA_NO_CONTEXT = 201, /* no context is current on the thread */
     MLI_CUDA_NOT_READY = 600,
-    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a host function of a stream */
+    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a function that cudaLaunchHostFunc queued */
     MLI_CUDA_CAPTURE_FIRST = 900,  /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
     MLI_CUDA_CAPTURED_EVENT = 907, /* the event was last recorded in a capture */
     MLI_CUDA_CAPTURE_LAST = 908,   /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
@@ -1031,15 +1037,15 @@ MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
    driver's own exit handlers, and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
-/* Takes the driver's handle of a device, and returns the runtime's number of that device, or the
-   handle itself if the device is not known. */
+/* Returns the runtime's number of the device for which the driver has this handle, or the handle
+   itself if the device is not known. */
 MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 
 /* Returns 1 if the device's primary context exists. */
 MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 
 /* Returns 1 for an error that means "not now": the work is not done, a stream is captured, or the
-   thread runs a host function of a stream. */
+   thread runs a function that cudaLaunchHostFunc queued. */
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
 /* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
@@ -1059,8 +1065,8 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* Enters an active device, until mli_cuda_leave_device: makes the device's primary context current
-   on this thread, retains it, and relaxes the capture mode. Returns 1, or 0 if the thread could not
+/* Enters an active device, until mli_cuda_leave_device: retains the device's primary context, makes
+   it current on this thread, and relaxes the capture mode. Returns 1, or 0 if the thread could not
    enter. If another thread has just reset the device by an unwrapped cudaDeviceReset, retaining
    makes a new context, and mli_cuda_leave_device ends it again. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
@@ -1074,7 +1080,8 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* Stores why there is no driver, formatted as by printf. The value of the expression is 0. */
+/* Stores why there is no driver, as a text that printf formats. The value of the expression is
+   0. */
 #define MLI_CUDA_WHY(...)                                                                     \
     (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
@@ -1226,19 +1233,20 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
 
 /* --------------------------------------------------------------------------- src/cuda/nvml.h -- */
 
-/* Owns the table of NVML's functions and NVML's handle of each device. Finds a device by its PCI
-   id, because NVML counts all devices of the machine, in another order. NVML is loaded for the
-   first seat that uses it, and unloaded after the last. The table changes at no other time. Locks:
-   mli_cuda_nvml_lock, while NVML loads or unloads; mli_cuda_holders_lock, while NVML lists
-   processes. */
+/* Owns the table of functions of NVML (NVIDIA's library that tells the state of GPUs), and NVML's
+   handle of each device. Finds a device by its PCI id, because NVML counts all devices of the
+   machine, in another order. NVML is loaded for the first attached ledger that uses it, and
+   unloaded after the last. The table changes at no other time. Locks: mli_cuda_nvml_lock, while
+   NVML loads or unloads; mli_cuda_holders_lock, while NVML lists processes. */
 
 /* The bytes that processes hold on a device. NVML takes locks of the driver to list them, so only
    one sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
-   another process id, so the list would have it among the others. After a list without this process
+   another process id, and the list has it as another process. So after a list without this process
    `others` is empty, and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
 typedef struct mli_cuda_holders {
     unsigned samples; /* how many samples of the device were taken */
-    unsigned misses;  /* how many lists in a row lacked this process, though it had a context */
+    unsigned misses;  /* how many lists in a row lacked this process, though it had a context (was
+                         using the device) */
     uint64_t ours;    /* the bytes of this process */
     memlord_other others[MEMLORD_OTHERS]; /* the other processes that hold the most bytes */
 } mli_cuda_holders;
@@ -1278,8 +1286,8 @@ typedef struct mli_cuda_nvml_state {
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
     void *library;                          /* NULL if NVML is not loaded */
-    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL if NVML lacks the device, or if it is in MIG
-                                               mode */
+    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL if NVML lacks the device, or if the device is in
+                                               MIG mode (cut into instances) */
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
@@ -1358,8 +1366,8 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
-/* Has NVML list the processes. The list has room for 1024, because NVML fills in none if a list is
-   too short. It is static, because a thread's stack may be small. Requires: the caller holds
+/* Makes NVML list the processes. The list has room for 1024, because NVML fills in none if a list
+   is too short. It is static, because a thread's stack may be small. Requires: the caller holds
    mli_cuda_holders_lock. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {
@@ -1399,9 +1407,10 @@ MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active) {
 
 /* -------------------------------------------------------------------------- src/cuda/pools.h -- */
 
-/* Owns the list of memory pools that wrapped calls have made or set. Other pools are not in it,
-   because they may be destroyed at any time. Locks: mli_cuda_pools_lock. No thread holds it while
-   it calls the driver. */
+/* Owns the list of memory pools that wrapped calls have made or set. A pool is CUDA's store of
+   memory of a device for calls such as cudaMallocAsync. A graph is work that a stream has recorded;
+   it may hold memory, too. Other pools are not in the list, because they may be destroyed at any
+   time. Locks: mli_cuda_pools_lock. No thread holds it while it calls the driver. */
 
 enum { MLI_CUDA_POOLS = 64 };
 
@@ -1414,9 +1423,10 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
    on the list, stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
-/* Adds up the bytes of a device's pools, beginning with the current one, and of its graphs. If
-   `keep` is not NULL, trims them first, and leaves the pools *keep bytes together. Returns 0 if the
-   driver does not tell. Requires: this thread has entered the device. */
+/* Adds up the bytes of a device's pools, beginning with the current one (that of cudaMallocAsync),
+   and of its graphs. If `keep` is not NULL, trims them first (lets them give back unused memory),
+   and leaves the pools *keep bytes together. Returns 0 if the driver does not tell. Requires: this
+   thread has entered the device. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 
@@ -1521,9 +1531,9 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
 
 /* -------------------------------------------------------------------------- src/cuda/seats.h -- */
 
-/* Owns the seats. A seat has an attached ledger and its description. Seats are never freed, so a
-   callback may keep a pointer to its seat. Locks: mli_cuda_process_lock. No thread holds it while
-   it calls the ledger. */
+/* Owns the seats. A seat is the record of an attached ledger, with the description that the host
+   gave. Seats are never freed, so a callback may keep a pointer to its seat. Locks:
+   mli_cuda_process_lock. No thread holds it while it calls the ledger. */
 
 /* The states of a seat. While it is CHANGING, one thread attaches or detaches its ledger, and no
    other thread may claim it. */
@@ -1539,19 +1549,21 @@ typedef struct mli_cuda_attachment {
     memlord_retry retry; /* the host's retry policy, if has_retry is 1; used under
                             mli_cuda_process_lock */
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
-    int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat reads
-                     this */
-    /* 1: the layer has made the device share the cpu's memory in the ledger */
+    int has_nvml; /* 1: the seat is a user of NVML; used only by the thread that changes the seat */
+    /* 1: the device shares the cpu's memory in the ledger, because the attach made it so */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
-    /* 1: the layer sets the reserved bytes of the device */
+    /* 1: samples and wrapped calls set the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes used on the device before this process had a context there; 0 if not known */
+    /* the bytes used on the device before this process had a context there (used the device); 0 if
+       not known */
     mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes of this process's context on the device; 0 if not known */
+    /* the bytes of this process's context on the device, which the driver itself needs; 0 if not
+       known */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
-    /* 1: the ledger has the identity of the device */
+    /* 1: the ledger was told the UUID of the device */
     mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
-    /* the number of stream-ordered calls, counted only where there is an integrated GPU */
+    /* the number of stream-ordered calls (such as cudaMallocAsync), counted only where there is an
+       integrated GPU */
     mli_cuda_u64 calls;
 } mli_cuda_attachment;
 
@@ -1574,7 +1586,7 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, i
 MLI_CUDA_PRIVATE void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state);
 
 /* Gives a claimed seat its description, or detaches its ledger if `desc` is NULL. Returns 1 if no
-   ledger is attached any more. Takes the lock after NVML has loaded, because that may take long.
+   ledger is attached any more. Loads NVML before it takes the lock, because loading may take long.
    Requires: the ledger does not call the seat's callbacks. */
 MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen,
                                               const mli_cuda_driver *d,
@@ -1642,9 +1654,12 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
 
 /* ----------------------------------------------------------------------- src/cuda/capacity.h -- */
 
-/* Has what the layer tells a ledger about a device: its capacity, this process's share, and what
-   its pools hold. Pollers call these functions, and so do threads that ask for a sample. Owns no
-   state. Locks: none. */
+/* Has what the layer (memlord_cuda.h) tells a ledger about a device: its capacity, this process's
+   share, and what its pools hold. A pool is CUDA's store of memory for calls such as
+   cudaMallocAsync. A graph is work that a stream has recorded; it may hold memory, too. An
+   integrated GPU uses the cpu's memory. Pollers, which are the ledger's threads that sample a
+   capacity, call these functions, and so do threads that ask for a sample. Owns no state. Locks:
+   none. */
 
 /* Returns the reserved bytes of a device: what its pools and graphs hold, and what is live outside
    of them. */
@@ -1658,17 +1673,17 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
                                            memlord *lord, int device);
 
 /* Adds `delta` to the ledger's reserved bytes of a device, when memory outside of pools is
-   allocated or freed. If cudaFree frees a pool's block, the block counts as outside of pools until
-   the next sample. */
+   allocated or freed. A pool's block that cudaFree frees counts as outside of pools until the next
+   sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
-/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An
-   integrated GPU shares the cpu's memory and is never sampled itself. So the wrapped calls that
-   fill and empty its pools call this function. */
+/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. No
+   sample does so, because the cpu is sampled in their place. So the wrapped calls that fill and
+   empty the pools of these GPUs call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
-/* The ledger's capacity source for cuda devices. `user` is the ledger's mli_cuda_attachment.
-   Returns 0, or -1 if nothing is known. */
+/* Is the ledger's capacity source for cuda devices: stores the capacity of a device in *out. `user`
+   is the ledger's mli_cuda_attachment. Returns 0, or -1 if nothing is known. */
 MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out);
 
 /* ----------------------------------------------------------------------- src/cuda/capacity.c -- */
@@ -1723,8 +1738,9 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     }
 }
 
-/* Reads the capacity of the cpu for an integrated GPU that the ledger has refused to let share it.
-   The driver's own figure of free bytes leaves out the page cache. */
+/* Reads the cpu's capacity for an integrated GPU. The ledger asks for this only if it has refused
+   to let the GPU share the cpu's memory. The driver's own figure of free bytes leaves out the page
+   cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -1735,10 +1751,10 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     return 0;
 }
 
-/* Returns the bytes of this process's context on device i. The function computes them once, when a
-   sample first finds the context: the bytes that the process holds then, less those in the ledger.
-   If NVML does not name the process, the growth of the device's used bytes stands for what the
-   process holds. */
+/* Returns the bytes of this process's context on device i, which is what the driver itself needs
+   there. The function computes them once, when a sample first finds the context: the bytes that the
+   process holds then, less those in the ledger. If NVML does not name the process, the growth of
+   the device's used bytes stands for what the process holds. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -1753,8 +1769,8 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
 }
 
 /* Sets the identity by which other processes know a device: its UUID as nvidia-smi -L prints it.
-   (The index of a device depends on CUDA_VISIBLE_DEVICES.) Each instance of a MIG device has a UUID
-   of its own. */
+   (The index of a device depends on CUDA_VISIBLE_DEVICES.) A MIG device is one of several instances
+   that a GPU is cut into, and each has a UUID of its own. */
 static void mli_cuda_identify(mli_cuda_attachment *probe, const mli_cuda_driver *d, int i) {
     unsigned char uuid[16];
     char text[48], name[256] = "";
@@ -1807,7 +1823,9 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
 
 /* ------------------------------------------------------------------------- src/cuda/events.h -- */
 
-/* Owns the events that are kept for reuse, their contexts, and the memory of small records. May use
+/* Owns the events that are kept for reuse, their contexts, and the memory of small records. A
+   stream is a queue of work on a device. An event is recorded on a stream, and is done when the
+   work before it is done. A context is the driver's state of a process on a device. May use
    cuda/driver. Locks: mli_cuda_streams_lock, which cuda/streams takes, too. No thread holds it
    while it calls the driver or the ledger. */
 
@@ -1829,17 +1847,17 @@ typedef struct mli_cuda_context {
     int n[2];                /* the length of each of these lists */
 } mli_cuda_context;
 
-/* mli_cuda_cell_take returns a zeroed record of a kind, or NULL if there is no memory.
-   mli_cuda_cell_give gives a record back. Records are cut from pages that are never freed, and each
-   kind has a list of unused records. Requires: the caller holds mli_cuda_streams_lock. */
+/* mli_cuda_cell_take returns a zeroed record of a kind (MLI_CUDA_CELL_...), or NULL if there is no
+   memory. mli_cuda_cell_give gives a record back. Records are cut from pages that are never freed,
+   and each kind has a list of unused records. Requires: the caller holds mli_cuda_streams_lock. */
 enum { MLI_CUDA_CELL_FENCE, MLI_CUDA_CELL_STREAM, MLI_CUDA_CELL_EVENT, MLI_CUDA_CELL_CONTEXT,
        MLI_CUDA_CELL_TIME, MLI_CUDA_CELLS };
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_cell_give(int kind, void *cell);
 
-/* Returns the context with this handle and counts one more stream of it. Returns NULL if there is
-   no memory. *died is 1 if another context had the handle before; the events kept for that context
-   are forgotten. Requires: the caller holds mli_cuda_streams_lock. */
+/* Returns the record of the context with this handle, and counts one more stream of it. Returns
+   NULL if there is no memory. *died is 1 if another context had the handle before; the events kept
+   for that context are then forgotten. Requires: the caller holds mli_cuda_streams_lock. */
 MLI_CUDA_PRIVATE mli_cuda_context *mli_cuda_context_enter(void *handle, unsigned long long id,
                                                           int *died);
 
@@ -1855,8 +1873,9 @@ MLI_CUDA_PRIVATE void mli_cuda_event_keep(mli_cuda_context *context, int timed,
 MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context, int timed,
                                          mli_cuda_event *event);
 /* Calls a function of the driver for an event, and returns the driver's error. An event knows its
-   context, so no context is made current. If the driver still asks for a current context, calls
-   again with `context` current. Requires: the capture mode is relaxed. */
+   context, so the first call makes no context current. If the driver still asks for a current
+   context, calls again with `context` current. Requires: the capture mode is relaxed
+   (mli_cuda_relax). */
 MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
                                          void *context, cudaEvent_t event);
 /* Destroys kept events of a context, until it keeps at most `most` with timing and `most`
@@ -1876,7 +1895,7 @@ typedef struct mli_cuda_cell {
 } mli_cuda_cell;
 static mli_cuda_cell *mli_cuda_cells[MLI_CUDA_CELLS];
 
-/* Takes pages from the operating system, so that it calls no malloc of the host. */
+/* Takes pages from the operating system, so that it does not call the host's malloc. */
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size) {
     enum { PIECE = 16384 };
     mli_cuda_cell *cell = mli_cuda_cells[kind];
@@ -2018,27 +2037,31 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
 
 /* ------------------------------------------------------------------------ src/cuda/streams.h -- */
 
-/* Owns the streams that frees wait for, and the fences on them. May use cuda/events and
-   cuda/driver. Locks: mli_cuda_streams_lock. No thread holds it while it calls the driver or the
-   ledger. */
+/* Owns the streams that frees wait for, and the fences on them. A stream is a queue of work on a
+   device. An event is recorded on a stream, and is done when the work before it is done. A fence is
+   what a freed block waits for: that a stream has done the work before the free. While a stream is
+   captured, its work is recorded and not run, and no event can be recorded for a fence. A context
+   is the driver's state of a process on a device. May use cuda/events and cuda/driver. Locks:
+   mli_cuda_streams_lock. No thread holds it while it calls the driver or the ledger. */
 
 /* Each free that waits for a stream gets a position, a number that rises by one on that stream. An
    event that is recorded on the stream stands for all positions given before: when the event is
-   done, all these frees are. So a stream needs no list of its frees. One event serves all frees
-   that a capture has held back, and one event serves all uses of a stream that ends. A stream stays
-   known for a while after its last fence, because to find it again takes more calls of the
+   done, all these frees are done, too. So a stream needs no list of its frees. One event serves all
+   frees that a capture has held back, and one event serves all uses of a stream that ends. A stream
+   stays known for a while after its last fence, because to find it again takes more calls of the
    driver. */
 
 /* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
 
 /* The states of a stream. ENDS means that the stream is destroyed, and no event may be recorded on
-   it. CLOSED means that a thread ends the stream, or that its context is gone. No other thread may
-   then ask its events either. A handle finds only an OPEN stream. A reset finds the streams of its
-   context in every state, because it waits for the frees on destroyed streams, too. */
+   it. CLOSED means that a thread ends the stream, or that its context is gone, and that no other
+   thread may ask its events either. A look-up by handle finds only an OPEN stream. A reset finds
+   the streams of its context in every state, because it waits for the frees on destroyed streams,
+   too. */
 enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
 
-/* An event that is recorded, and the last position that it stands for. */
+/* A mark: an event that is recorded, and the last position that it stands for. */
 typedef struct mli_cuda_mark {
     mli_cuda_event *event;
     uint64_t position;
@@ -2057,8 +2080,8 @@ typedef struct mli_cuda_stream {
     unsigned users;            /* how many fences and scopes are on the stream, and how many calls
                                   work with it */
     unsigned inside;           /* how many threads call the driver for the stream */
-    unsigned unplaced;         /* how many fences have no position yet, because their blocks are
-                                  live */
+    unsigned unplaced;         /* how many fences have no position yet, because their blocks are not
+                                  freed yet */
     uint64_t given;            /* the position of the latest free (positions count a stream's
                                   frees) */
     uint64_t recorded;         /* the last position that an event stands for */
@@ -2072,8 +2095,8 @@ typedef struct mli_cuda_stream {
     unsigned char state;       /* MLI_CUDA_OPEN, _ENDS or _CLOSED */
     unsigned char asking;      /* 1: a thread asks the driver for the stream's events, so no other
                                   thread asks or replaces them */
-    unsigned char answered;    /* 1: the ledger's first question whether a fence is done gets "not
-                                  yet" without a call of the driver */
+    unsigned char answered;    /* 1: when the ledger first asks whether a fence is done, the answer
+                                  is "not yet" without a call of the driver */
     int n;                              /* the number of marks */
     mli_cuda_mark mark[MLI_CUDA_MARKS]; /* the events not known to be done, in their order */
 } mli_cuda_stream;
@@ -2086,7 +2109,7 @@ typedef struct mli_cuda_fence {
     int asked;         /* 1: the ledger has asked before whether the fence is done */
 } mli_cuda_fence;
 
-/* 1: where this thread would only ask whether an event is done, it waits for the event. */
+/* 1: this thread waits for an event where it would otherwise only ask whether the event is done. */
 MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
 /* Returns 1 for a default stream, which has the handle 0, 1 or 2. Every context has a legacy
@@ -2098,16 +2121,16 @@ MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
 /* Returns the stream of a handle, and makes this call a user of it. Returns NULL if there is no
-   memory. `device` is the device of the block. *here is 1 for a default stream of the context that
-   is current. On a thread that never called the runtime no context is current. */
+   memory. `device` is the device of the block. *here is 1 if the stream is a default stream of the
+   context that is current. (On a thread that never called the runtime no context is current.) */
 MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
 /* Ends what mli_cuda_stream_find began: this call is no longer a user of the stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
 /* Records an event for the frees on the stream that no event stands for. Returns 1 if they have an
    event now. Returns 0 if none can be recorded now, for example because the stream is captured.
-   Returns -1 if they never get an event. `here` is what mli_cuda_stream_find said on this thread,
-   or 0. */
+   Returns -1 if they never get an event. `here` is the *here of mli_cuda_stream_find on this
+   thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
 /* Calls mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
@@ -2117,7 +2140,7 @@ MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle);
 
 /* Ends the streams with this handle, and records one event for all fences on each. If `handle` is
-   NULL, ends the streams of a context, and waits for these events. */
+   NULL, ends the streams of a context instead, and waits for these events. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context);
 
 /* Records an event with timing on a stream and returns it. Returns NULL if that cannot be done
@@ -2128,9 +2151,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
    work that the stream has now. Any other fence waits for the work that the stream has when the
    ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* The `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
+/* Is the function `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
-/* The `drop` of a memlord_fence. Frees the fence. */
+/* Is the function `drop` of a memlord_fence. Frees the fence. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
 /* Sets the field `answered` of a stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered);
@@ -2224,9 +2247,9 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Ends a stream that the driver no longer has. The frees on it that no event stands for have
-   failed. If the stream's context is gone, too, so are the events, and all frees on the stream have
-   failed. */
+/* Ends a stream that the driver no longer has. The frees for which no event is recorded have
+   failed. If the stream's context is gone, too, so are the events, and all frees on the stream that
+   are not done have failed. */
 static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     int i;
     if (with_context) mli_cuda_stream_unlist(s);
@@ -2257,8 +2280,8 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
 }
 
 /* Returns the open stream with this handle and id, and adds a user. If there is none, makes the
-   stream if `add` is 1, else returns NULL. Before that it ends an open stream of the handle to
-   which the driver gave another id, because that stream was destroyed. */
+   stream if `add` is 1, else returns NULL. Before it makes one, it ends an open stream with this
+   handle and another id of the driver, because that stream was destroyed. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
@@ -2354,8 +2377,7 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
         if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid retaining a context */
         if (r) return r;
         r = d->primary_retain(&home.context, d->handle[s->device]);
-        /* this release does not end the context, because the context was active before, so others
-           hold it */
+        /* this release does not end the context: it was active before, so others hold it */
         if (!r) (void)d->primary_release(d->handle[s->device]);
         (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
@@ -2371,8 +2393,8 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
 
 /* -- recording -- */
 
-/* Records an event on a stream. Makes the event's handle first if it has none. A kept handle may be
-   gone because of a reset of the device. The function then makes and records a new one. Returns the
+/* Records an event on a stream. Makes the event's handle first if it has none. If the device was
+   reset, a kept handle may be gone, and the function makes and records a new one. Returns the
    driver's error. */
 static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, void *context,
                               int timed, mli_cuda_event *event) {
@@ -2423,9 +2445,9 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
 }
 
 /* Adds a mark, which is a recorded event that stands for all frees up to `position`. Replaces the
-   last mark if it is too near to the one before. If all marks are in use, gives up every second
-   mark, whose frees then wait for the next one, and doubles the least distance. Returns 1 or 0, as
-   mli_cuda_stream_record does. Requires: the caller holds mli_cuda_streams_lock. */
+   last mark if it is too near to the one before. If all marks are in use, first gives up every
+   second mark, whose frees then wait for the next one, and doubles the least distance. Returns 1 or
+   0, as mli_cuda_stream_record does. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -2564,9 +2586,9 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
     return refused;
 }
 
-/* Stores in the stream what mli_cuda_marks_ask found. The frees that a failed event stands for have
-   failed. If an event was recorded in a capture, all frees that are not done get a new event.
-   Requires: the caller holds mli_cuda_streams_lock. */
+/* Stores in the stream what mli_cuda_marks_ask found. If an event has failed, the frees that it
+   stands for have failed. If an event was recorded in a capture, all frees that are not done need a
+   new event. Requires: the caller holds mli_cuda_streams_lock. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
     if (!s->n) return; /* another thread has found meanwhile that the context is gone */
@@ -2639,9 +2661,9 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Returns an open stream with this handle. If `handle` is NULL, returns a listed stream of a
-   context, or a stream for whose context another thread is looking. Requires: the caller holds
-   mli_cuda_streams_lock. */
+/* Returns an open stream with this handle. If `handle` is NULL, returns a stream of a context that
+   is still in its bucket, or a stream for whose context another thread is looking. Requires: the
+   caller holds mli_cuda_streams_lock. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;
@@ -2762,8 +2784,8 @@ MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
 
 /* --------------------------------------------------------------------- src/cuda/collection.h -- */
 
-/* Has the collection callback for cuda devices, and the ranges and marks of NVIDIA's profilers.
-   Owns no state. Locks: none. */
+/* Has the collection callback for cuda devices, which gives back unused memory of CUDA's pools and
+   graphs. Also has the ranges and marks of NVIDIA's profilers. Owns no state. Locks: none. */
 
 /* These functions set a mark, begin a range and end a range in NVIDIA's profilers. They do nothing
    without MEMLORD_CUDA_NVTX. */
@@ -2771,8 +2793,8 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
 
-/* The ledger's collection callback for cuda devices. `user` is the ledger's mli_cuda_attachment.
-   Trims the pools and graphs of the event's device. */
+/* Is the ledger's collection callback for cuda devices: trims the pools and graphs of the event's
+   device. `user` is the ledger's mli_cuda_attachment. */
 
 MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
                                                     const memlord_gc_event *event);
@@ -2810,10 +2832,11 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* Trims the pools and graphs of a device. A trim for a band leaves the pools what they may soon
-   need again: the bytes used now, those pending, and those freed since the last collection, but no
-   more than were ever used at once. The reclaimed bytes include those that the pools give back by
-   themselves during a wait for pending frees. Requires: this thread has entered the device. */
+/* Trims the pools and graphs of a device: lets them give back unused memory. A trim for a band (a
+   threshold of the host) leaves the pools what they may soon need again: the bytes used now, those
+   that are freed but that the device may still use, and those freed since the last collection, but
+   no more than were ever used at once. The reclaimed bytes include those that the pools give back
+   by themselves during a wait for pending frees. Requires: this thread has entered the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -2857,33 +2880,34 @@ MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
 /* ------------------------------------------------------------------------- src/cuda/scopes.h -- */
 
 /* Owns the measurements. A measurement is a pair of events that gives the time that a scope takes
-   on the device. A measurement lives until its time is read. Locks: mli_cuda_times_lock. No thread
-   holds it while it calls the driver or the ledger. */
+   on the device. An event is recorded on a stream (a queue of work on a device), and is done when
+   the work before it is done. A measurement lives until its time is read. Locks:
+   mli_cuda_times_lock. No thread holds it while it calls the driver or the ledger. */
 
 typedef struct mli_cuda_time {
     struct mli_cuda_time *next;   /* the next measurement in the list of those that have ended */
     memlord *lord;
     uint64_t scope;               /* what memlord_scope_current returned when the scope began */
-    mli_cuda_stream *stream;      /* the stream; the measurement is one of its users */
+    mli_cuda_stream *stream;      /* the stream, whose record stays as long as the measurement uses
+                                     it */
     mli_cuda_event *start, *stop; /* NULL if the event is not recorded */
 } mli_cuda_time;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_times_lock)
 
 /* Begins a measurement: records its first event on a stream. Returns NULL if that cannot be done
-   now, for example because the stream is captured. */
+   now, for example because a capture records the stream's work. */
 MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scope,
                                                     cudaStream_t handle);
 /* Ends a measurement: records its second event. mli_cuda_times_read reads the time later. If the
    event cannot be recorded, the scope is not timed. */
 MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time);
 
-/* Reads the times of a ledger's measurements whose events are done. These are the measurements on
-   the streams with this handle, or on all streams if `handle` is NULL. The events of a stream are
-   done in their order. So after an event that is not done, no later event of the stream is asked.
-   Streams are told apart by their numbers modulo 64; of two streams with the same remainder the
-   second may have to wait for the next call. If `last` is 1, all measurements of the ledger end
-   unread. */
+/* Reads the times of a ledger's measurements whose events are done: those on the streams with this
+   handle, or on all streams if `handle` is NULL. The events of a stream are done in their order. So
+   after an event that is not done, no later event of the stream is asked. Streams are told apart by
+   their numbers modulo 64; of two streams with the same remainder the second may have to wait for
+   the next call. If `last` is 1, all measurements of the ledger end unread. */
 MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *handle, int last);
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.c -- */
@@ -2901,7 +2925,7 @@ static void mli_cuda_time_free(mli_cuda_time *time) {
     mli_cuda_stream *s = time->stream;
     mli_cuda_context *context;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    context = s->context; /* another thread may set the context once the lock is dropped */
+    context = s->context; /* once the lock is dropped, another thread may set s->context */
     mli_cuda_event_keep(context, 1, time->start);
     mli_cuda_event_keep(context, 1, time->stop);
     mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
@@ -2939,10 +2963,10 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
     return NULL;
 }
 
-/* Puts measurements at the end of the list, or at its front if `back` is 1. A measurement whose
-   ledger is no longer attached ends instead, because memlord_cuda_detach may have emptied the list
-   already. Detaching clears the seat's key before it empties the list, so no measurement stays
-   behind. */
+/* Puts measurements at the end of the list, or at its front if `back` is 1. If the ledger of a
+   measurement is no longer attached, ends the measurement instead, because memlord_cuda_detach may
+   have emptied the list already. (It first makes the ledger count as not attached, so no
+   measurement stays behind.) */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -3041,18 +3065,18 @@ MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *han
 
 /* -------------------------------------------------------------------------- src/cuda/forks.h -- */
 
-/* Owns the handlers of forks: a child finds no driver, no attached ledger and no lock held. May use
-   all modules of the layer. Invariants: no thread takes a lock of the layer while it holds a lock
-   of the ledger, or the reverse. No thread holds a lock over a call of the driver, except
-   mli_cuda_loaded_lock while the driver loads. mli_cuda_holders_lock is held while NVML lists
-   processes, and a fork waits for the list. Locks: a fork takes all locks of the layer except
-   mli_cuda_loaded_lock and mli_cuda_nvml_lock. */
+/* Owns the handlers of forks. In a child the layer (memlord_cuda.h) has no driver, no attached
+   ledger and no lock that is held. May use all modules of the layer. Invariants: no thread takes a
+   lock of the layer while it holds a lock of the ledger, or the reverse. No thread holds a lock
+   over a call of the driver, except mli_cuda_loaded_lock while the driver loads.
+   mli_cuda_holders_lock is held while NVML lists processes, and a fork waits for the list. Locks: a
+   fork takes all locks of the layer except mli_cuda_loaded_lock and mli_cuda_nvml_lock. */
 
-/* Handlers that run before a fork run in the reverse order of their registration. The layer
-   registers its own after the driver has loaded, so they take the layer's locks before the driver's
-   handlers run. A fork does not wait for a call of the driver. mli_cuda_loaded_lock and
-   mli_cuda_nvml_lock are held while the driver and NVML load. Loading may fork, so neither a fork
-   nor a child takes these two locks. */
+/* Fork handlers of the kind that runs before a fork are called in the reverse order of their
+   registration. The layer registers its own after the driver has loaded, so they take the layer's
+   locks before the driver's handlers run. A fork does not wait for a call of the driver.
+   mli_cuda_loaded_lock and mli_cuda_nvml_lock are held while the driver and NVML load. Loading may
+   fork, so neither a fork nor a child takes these two locks. */
 
 /* -------------------------------------------------------------------------- src/cuda/forks.c -- */
 
@@ -3073,13 +3097,13 @@ static void mli_cuda_fork_before(void) {
 static void mli_cuda_fork_parent(void) {
     mli_cuda_locks_each(mli_cuda_lock_drop);
 }
-/* Empties the seats in the child. A ledger's callbacks still point to them, but do nothing without
-   a driver. */
+/* Empties the records of attached ledgers (seats) in the child. The callbacks of a ledger still
+   point to its seat, but do nothing without a driver. */
 static void mli_cuda_fork_child(void) {
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
     mli_cuda_fork_parent();
 }
-/* Leaves the child without a driver. Takes no lock, because mli_cuda_loaded_lock stays held in the
+/* Makes the child find no driver. Takes no lock, because mli_cuda_loaded_lock stays held in the
    child if the parent was loading the driver. */
 static void mli_cuda_fork_absent(void) {
     static const char forked[] = "forked from the process that loaded the driver";
@@ -3098,9 +3122,9 @@ MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void) {
 /* -------------------------------------------------------------------------- src/cuda/frees.h -- */
 
 /* Has the two halves of a wrapped free, before and after the real free. The first half takes the
-   block off the map, because another thread may get the address while the real free runs. The
-   second half credits the block's bytes, or puts the block back if the real free has failed. Owns
-   no state. Locks: none. */
+   block off the ledger's map, because another thread may get the address while the real free runs.
+   The second half ends the block, so that its bytes are no longer live, or puts it back if the real
+   free has failed. Owns no state. Locks: none. */
 
 typedef struct mli_cuda_ending {
     memlord_realloc_token token; /* what memlord_free_begin returned, if `begun` is 1 */
@@ -3109,14 +3133,14 @@ typedef struct mli_cuda_ending {
     uint64_t bytes;        /* how many bytes the free takes off the device's reserved bytes */
 } mli_cuda_ending;
 
-/* Takes a block off the map before its real free. `beside` is 1 if the memory is outside of
-   pools. */
+/* Takes a block off the map before its real free. `beside` is 1 if the memory may be outside of
+   CUDA's pools. */
 MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                           mli_cuda_ending *end, const memlord_site *site);
 
 /* Ends a free whose real free has returned `answer`, and returns `answer`. Lowers the device's
-   reserved bytes before it credits the block's bytes, so that these never count as cached (reserved
-   but not allocated). */
+   reserved bytes before it ends the block, so that the block's bytes never count as cached
+   (reserved but not allocated). */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 
@@ -3144,8 +3168,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *e
 
 /* ----------------------------------------------------------------------- src/cuda/requests.h -- */
 
-/* Has what a wrapped allocation does: the real call, the choice of its device, its record, and the
-   retries. Owns no state. Locks: mli_cuda_process_lock, to read a policy. */
+/* Has what a wrapped allocation does: the real call, the choice of its device, its record in the
+   ledger, and the retries. Owns no state. Locks: mli_cuda_process_lock, to read a policy. */
 
 /* The kinds of allocations. */
 enum {
@@ -3173,7 +3197,7 @@ typedef struct mli_cuda_request {
     unsigned flags;
     cudaMemPool_t pool; /* NULL means the current pool of the device */
     cudaStream_t stream;
-    int clean;          /* 1: the runtime had no last error before the call */
+    int clean;          /* 1: cudaGetLastError had no error before the call */
     cudaError_t answer; /* what the last call returned */
 } mli_cuda_request;
 
@@ -3254,10 +3278,11 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
     return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
 }
 
-/* Returns the device on which a request counts. `made` is NULL before the call. The pool of a
-   stream-ordered allocation may be on another device than the stream; the driver knows the device
-   of the pointer. A pool of memory of the CPU is on no device. Its blocks count on the stream's
-   device, because cudaFreeAsync does not say which pool a block is of. */
+/* Returns the device on which a request counts. `made` is the pointer that the call made, or NULL
+   before the call. The pool of a stream-ordered allocation may be on another device than the
+   stream; the driver knows the device of the pointer. A pool of memory of the CPU is on no device.
+   Its blocks count on the stream's device, because cudaFreeAsync does not say which pool a block is
+   of. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int ordinal = -1;
@@ -3310,8 +3335,8 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
 }
 
 /* Makes the real call once, as a memlord_try_fn. If the runtime had no last error before, clears
-   the error of a call that found no memory. So callbacks of a collection do not see it, nor does
-   the host after a success. (The error is not sticky, so it can be cleared.) */
+   the error of a call that found no memory. So neither the callbacks of a collection see it, nor
+   the host after a later success. (The error is not sticky, so it can be cleared.) */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -3322,7 +3347,8 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
 }
 
 /* Ends a request that a limit has refused. No real call is made, so the runtime's last error stays
-   as it was. A call made only to set it might trim pools, wait, or return an earlier error. */
+   as it was. A call made only to set that error might trim pools, wait, or return an earlier
+   error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->ptr) *q->ptr = NULL;
@@ -3365,8 +3391,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
     /* After E_OOM one more real call gives the result and the last error that the host expects. The
-       ledger has counted the failure already. Any other error is the ledger's own, so the call is
-       then made as without retries. */
+       ledger has counted the failure already. Any other error is one of the ledger itself, and the
+       call is then made as without retries. */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }
@@ -3404,8 +3430,10 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
 
 /* ------------------------------------------------------------------------- src/cuda/public.h -- */
 
-/* Has the other public functions of the layer: those of attaching, pools, frees that wait for a
-   stream, and scopes. Owns no state. May use all modules of the layer. Locks: none. */
+/* Has the public functions of the layer (memlord_cuda.h) that wrap no function of CUDA: those of
+   attaching, pools, frees that wait for a stream, and scopes. A seat is the record of an attached
+   ledger. A fence is something that a freed block waits for: that a stream has done its work so
+   far. Owns no state. May use all modules of the layer. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/cuda/public.c -- */
 
@@ -3416,8 +3444,8 @@ extern "C" {
 /* -- attach -- */
 
 /* Makes integrated GPUs share the cpu's memory in the ledger, or undoes that. They then have the
-   capacity of the cpu, with the limits of containers. If the ledger refuses, because of
-   reservations, a GPU stays a device of its own. */
+   capacity of the cpu, with the limits of containers. If the ledger refuses, because reservations
+   are open, a GPU stays a device of its own. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
@@ -3460,7 +3488,7 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     return r;
 }
 
-/* Detaches the ledger of a claimed seat. */
+/* Detaches the ledger of a seat that this thread has claimed. */
 static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     int last;
     mli_cuda_unhook(probe, d);
@@ -3579,7 +3607,7 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 /* -- stream-ordered frees -- */
 
 /* The use of a block on a stream. Between mli_cuda_use_begin and mli_cuda_use_end the call is a
-   user of the stream. */
+   user of the stream, so the stream's record stays. */
 typedef struct mli_cuda_use {
     mli_cuda_stream *stream; /* NULL if there was no memory */
     memlord_device device;   /* the device of the block */
@@ -3599,7 +3627,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* another thread, which cannot name this thread's per-thread stream, may ask the fence later */
+    /* a per-thread stream needs its event now, because another thread, which cannot name it, may
+       ask the fence later */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -3628,7 +3657,7 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
 }
 
 /* Gives the block its fence before the real free, after which another thread may get the address.
-   If there is no memory for a fence, the block is credited at once. */
+   If there is no memory for a fence, the block ends at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
@@ -3711,10 +3740,11 @@ MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *na
 
 /* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
 
-/* Records physical memory and its mappings in the ledger. The key of a block of physical memory is
-   the driver's handle. The block has a reference for each handle and for each mapping, and a part
-   for each mapped range. The shape of the part lists the addresses of the range. The driver says
-   which handle an address belongs to. Owns no state. Locks: none. */
+/* Records physical memory and its mappings in the ledger. Physical memory is what cuMemCreate
+   makes, and cuMemMap maps to addresses. The key of a block of physical memory is the driver's
+   handle. The block has a reference for each handle and for each mapping, and a part for each
+   mapped range. The description of the part lists the addresses of the range as its shape. The
+   driver says which handle an address belongs to. Owns no state. Locks: none. */
 
 /* The name that a block of physical memory has in its description. */
 MLI_CUDA_TABLE(const char mli_cuda_physical[])
@@ -3734,7 +3764,7 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
                                            const memlord_site *site);
 
 /* Finds the mapping that begins at an address. Retains its handle until mli_cuda_mapping_end, so
-   that no other memory gets the handle before the ledger is right. Returns 0 if nothing is mapped
+   that no other memory gets the handle before the ledger is updated. Returns 0 if nothing is mapped
    at the address. A mapping that is not in the ledger has 0 bytes, and must not be ended. */
 MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
                                             uint64_t address, mli_cuda_mapping *m);
@@ -3749,7 +3779,7 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* Looks, as a memlord_part_fn, for the part that has the mapping's address or, if m->bytes is not
+/* Looks, as a memlord_part_fn, for the part that lists the mapping's address or, if m->bytes is not
    0, the part that is exactly the mapping's range. Copies the part into the mapping, and stops. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
@@ -3825,9 +3855,9 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 
 /* Has what memlord_cuda_device_reset does before the real call. Owns no state. Locks: none. */
 
-/* Ends the blocks that a reset of the device takes away. Waits for the pending frees on the
-   device's streams, as the reset itself would wait. Requires: the reset has not begun, so that the
-   streams and events still exist. */
+/* Ends the ledger's blocks that a reset of the device takes away. Waits for the work that pending
+   frees on the device's streams wait for, as the reset itself would. Requires: the reset has not
+   begun, so that the streams and events still exist. */
 MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
                                            const memlord_site *site);
 
@@ -4026,8 +4056,9 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
-/* Retires the frees, and reads the times of scopes, that a wait has completed. The wait was for a
-   stream, or for everything if `stream` is NULL. Returns `answer`. */
+/* Ends the frees that waited for streams, and reads the times of scopes, as far as a wait has
+   completed them. The wait was for a stream, or for everything if `stream` is NULL. Returns
+   `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
@@ -4155,8 +4186,9 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
     return (mli_cuda_result)r;
 }
 
-/* Takes the mappings in the range off the ledger after the real call, if that succeeds. Mappings
-   beyond the first ROOM leave the ledger before the call, even if it then fails. */
+/* Takes the mappings in the range off the ledger after the real call, if that succeeds. Only the
+   first ROOM mappings can wait for it: the others leave the ledger before the call, even if it then
+   fails. */
 MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
     enum { ROOM = 64, GRAIN = 2 << 20 }; /* the bytes of a mapping are a multiple of GRAIN */
     mli_cuda_mapping held[ROOM], m;

@@ -4,6 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
+needs build/release/memlord.o build/libmemlord_preload.so build/symbolize build/diff
 out=$PWD/build/diff.out
 diff=$PWD/build/diff
 rm -rf "$out"
@@ -311,6 +312,27 @@ s["more"] = {"stacks": 1, "alloc_bytes": 100000, "allocs": 1, "live_bytes": 1000
 ends 0 --by stack more.json is.json && says "$out/said" ' 0 B  *-97.66 KiB .* gone (not listed)$' \
     'more.json: 1 stacks are not listed, and count as new or gone'
 verdict $? 'stacks that a profile leaves out are a row' "$out/said"
+
+# A second stack, which is another one only behind the five frames that are shown: a shorter one, or
+# one of the same depth.
+for side in was is; do
+    edit_stacks short_$side.json 's["list"].append(dict(s["list"][0], frames=s["list"][0]["frames"][:-1]))' $side.named
+    edit_stacks other_$side.json 's["list"].append(dict(s["list"][0], frames=s["list"][0]["frames"][:-1] + [0]))' $side.named
+done
+alike() { # NAME MORE: one row of the table has the sum
+    ends 0 --by stack "$1_was.json" "$1_is.json" && says "$out/said" ' +390.6[23] KiB .*  leaf [^ ]*calls.c:[0-9]* on cpu$' "$above($2 more)\$" &&
+        [ "$(grep -c "${above}d " "$out/said")" -eq 1 ]
+}
+alike short 'at least [1-9]*' && alike other '[1-9]*' &&
+    ends 0 --markdown --by stack short_was.json short_is.json && says "$out/said" '+390.6[23] KiB .*' &&
+    [ "$(grep -c '^| <code>leaf' "$out/said")" -eq 3 ] &&
+    ends 0 --by stack --json short_was.json short_is.json && [ "$(grep -c '"live":\[100000,300000\]' "$out/said")" -eq 2 ]
+verdict $? 'stacks of which the table shows the same are one row, and --json has each' "$out/said"
+
+edit_stacks high.json 's["list"][0]["peak_bytes"] += 1024; s["list"][-1]["peak_bytes"] += 2048; p["total"]["peak"] += 3072' short_was
+ends 0 --by stack short_was.json high.json && says "$out/said" ' +1 KiB ' ' +2 KiB ' &&
+    [ "$(grep -c "${above}d " "$out/said")" -eq 2 ]
+verdict $? 'but where the order is that of peaks, which do not add up, each is one' "$out/said"
 
 depth=3 calls flat d100000 l7000 >"$out/why" 2>&1 && ends 0 --by stack flat.named.json was.named.json &&
     says "$out/said" 'stacks have at most 3 frames, now 32'

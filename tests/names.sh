@@ -73,6 +73,33 @@ END
 $cc -O2 -g "$out/few.c" -o "$out/few" && report 1 few.txt few
 said=$(unbroken "$out/few.txt")
 matches 'TEXT has them, the innermost first' '1 MiB .*  keep [^ ]*few.c:3 < few [^ ]*few.c:4 < main [^ ]*few.c:5'
+cat >"$out/copy.c" <<'END'
+#include <stdlib.h>
+#include <string.h>
+static char text[4096], *volatile kept;
+__attribute__((noinline)) static char *copy(size_t n) { return (char *)memcpy(malloc(n), text, n); }
+__attribute__((noinline)) static void load(int n) { while (n--) kept = copy(4096); }
+__attribute__((noinline)) static void serve(int n) { while (n--) free(copy(1000)); }
+int main(void) {
+    load(2000);
+    serve(100);
+    kept = strdup(text);
+    return 0;
+}
+END
+$cc -O1 -g "$out/copy.c" -o "$out/copy" && report 1 copy.txt copy && report 0 copy.json copy
+said=$(unbroken "$out/copy.txt")
+matches 'a sentence names the function that a wrapper got its bytes for' \
+    '^biggest holder, cpu: site copy [^ ]*copy.c:4 100 % of [^,]*, from load [^ ]*copy.c:5$'
+matches 'the list of sites has the functions that called a wrapper' \
+    ' 2100 .*  copy [^ ]*copy.c:4 < load [^ ]*copy.c:5 100 %$' ' < main [^ ]*copy.c:10 100 %$'
+matches 'TEXT has no function of the C library in a stack of the program' '< main [^ ]*copy.c:8$' \
+    '!__libc_start'
+said=$("$symbolize" "$out/copy.json" 2>/dev/null | python3 -c '
+import json, sys
+for s in json.load(sys.stdin)["sites"]:
+    print(s["site"]["function"], *(c["site"]["function"] for c in s["callers"]))')
+matches 'symbolize gives a site the functions that called it' '^copy load serve$'
 if [ -x "$out/engine" ]; then
     resize=$(grep -n 'resize((size_t)n)' tests/names/engine.cpp | cut -d: -f1)
     grow=$(grep -n 'resize(60000)' tests/names/engine.cpp | cut -d: -f1)

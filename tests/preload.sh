@@ -5,6 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
+needs build/release/memlord.o build/libmemlord_preload.so
 out=$PWD/build/preload
 so=$PWD/build/libmemlord_preload.so
 rm -rf "$out" && mkdir -p "$out" || exit 1
@@ -391,6 +392,83 @@ c "$out/count.c" -o "$out/count" && rm -f "$out"/n.* &&
     printf 'n.%s.100%%.%%x.json\n' "$parent.1" "$parent.2" "$parent.3" "$child.1" | sort >"$out/right" &&
     sort "$out/why" | cmp - "$out/right" >>"$out/why" 2>&1
 verdict $? 'in the path %p is the process id, %n counts its reports from 1, %% is a percent sign'
+
+# The parent has held 3 MiB, and holds 1 MiB at the fork. Before its own first call the child waits.
+cat >"$out/family.c" <<'C'
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *volatile kept[4];
+int main(void) {
+    pid_t child;
+    int i;
+    for (i = 0; i < 3; i++) {
+        kept[i] = malloc(1 << 20);
+        (void)usleep(15000);
+    }
+    free(kept[1]);
+    free(kept[2]);
+    child = fork();
+    if (child) return waitpid(child, NULL, 0) != child;
+    (void)usleep(15000);
+    kept[3] = malloc(100000);
+    _exit(0);
+}
+C
+c "$out/family.c" -o "$out/family" && rm -f "$out"/family.*.json &&
+    preloaded env MEMLORD_REPORT="$out/family.%p.json" "$out/family" &&
+    python3 - "$out"/family.*.json >"$out/why" 2>&1 <<'PY'
+import json, sys
+levels = []
+for path in sys.argv[1:]:
+    report = json.load(open(path))
+    levels.append([s["total_bytes"] for s in report["snapshots"]])
+    assert report["metadata"]["dropped"]["snapshots"] == 0, path
+print(levels)
+parent, child = sorted(levels)
+assert parent[0] == 0 and parent[-1] == 1 << 20, parent
+assert child[0] == 1 << 20 and max(child) <= (1 << 20) + 100000 == child[-1], child
+PY
+verdict $? 'the curve of a child begins at its fork, with what the child inherits'
+
+# A symbolize that takes two seconds, and a thread of the program that goes on meanwhile.
+cat >"$out/ends.c" <<'C'
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *volatile kept;
+static void *go_on(void *unused) {
+    (void)unused;
+    for (;;) {
+        void *volatile block = malloc(1000000);
+        free(block);
+        (void)usleep(1000);
+    }
+    return NULL;
+}
+int main(void) {
+    pthread_t thread;
+    kept = malloc(1 << 20);
+    if (pthread_create(&thread, NULL, go_on, NULL)) return 1;
+    return usleep(30000);
+}
+C
+mkdir -p "$out/slow" && cp "$so" "$out/slow" && printf '#!/bin/sh\nexec sleep 2\n' >"$out/slow/symbolize" &&
+    chmod +x "$out/slow/symbolize" && c "$out/ends.c" -o "$out/ends" &&
+    (so=build/preload/slow/${so##*/} && preloaded env MEMLORD_REPORT="$out/ends.json" MEMLORD_EVENTS=10000 \
+        MEMLORD_SYMBOLS=1 "$out/ends") && python3 - "$out/ends.json" >"$out/why" 2>&1 <<'PY'
+import json, sys
+from datetime import datetime as time
+report = json.load(open(sys.argv[1]))
+meta = report["metadata"]
+times = [s["time_ns"] for s in report["snapshots"]]
+print(meta, times)
+began, written = (time.strptime(meta[key], "%Y-%m-%dT%H:%M:%S.%fZ") for key in ("started_at", "generated_at"))
+assert (written - began).total_seconds() >= 2
+assert meta["uptime_ns"] < 1.9e9 and times[-1] <= meta["uptime_ns"] and times == sorted(set(times))
+assert report["events"]["list"]
+PY
+verdict $? 'a report says when the program ended, and not when its places have names'
 
 rm -f "$out"/t.* && before=$(date +%s) &&
     preloaded env MEMLORD_REPORT="$out/t.%t.txt" "$out/count" closes && ls "$out"/t.* >"$out/why" &&

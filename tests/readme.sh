@@ -13,6 +13,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
+needs build/release/memlord.o build/libmemlord_preload.so build/diff
 out=$PWD/build/readme
 rm -rf "$out"
 mkdir -p "$out"

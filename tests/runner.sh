@@ -70,4 +70,12 @@ reports 'what tests/tap.sh prints is counted' 1 '1 skipped
 3 passed, 4 failed' $out/shared.sh
 [ "$(printf '%s\n' "$said" | grep -cE '^not ok - [begh]$|^#   (one two|failed: \[!two\$\]|said)$')" -eq 8 ]
 verdict $? 'and what a test said that failed is shown'
+
+# A tree where nothing is built.
+mkdir -p $out/bare && cp -r tests $out/bare
+for script in diff readme preload; do
+    said=$(timeout 60 sh $out/bare/tests/$script.sh 2>&1; echo "status $?")
+    printf '%s\n' "$said" | tr '\n' ' ' | grep -qxE 'Bail out! not built yet: make( build/[a-z_./]+)+ status 1 '
+    verdict $? "$script.sh alone says in one line what to build for it"
+done
 plan

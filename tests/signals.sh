@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.." || exit 1
 out=$PWD/build/signals
 so=$PWD/build/libmemlord_preload.so
 [ "$(uname -s)" = Linux ] || { echo '1..0 # SKIP signals of Linux'; exit 0; }
+needs build/libmemlord_preload.so
 rm -rf "$out" && mkdir -p "$out" || exit 1
 case $so in
 *[\ :]*) # LD_PRELOAD is a list, and has no way to quote

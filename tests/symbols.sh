@@ -472,8 +472,8 @@ matches 'damaged debug information harms neither the program nor its report' '^$
 
 # Names places in no module, at these addresses, by the map at root/tmp. `said` has the functions,
 # and what is said.
-made() { # ADDRESS...
-    edit "
+made() { # ADDRESS...; `also`: another edit
+    edit "${also:-}
 d['sites'] = []
 d['stacks'] = {'modules': [], 'frames': [dict(site=dict(function='', file='0x1', line=0), module=None,
     offset=int(o, 16)) for o in '$*'.split()]}"
@@ -495,6 +495,9 @@ printf '1000 10 a\033[31mb\n' >$map && made 1000
 matches 'a name in it has no controls' "^\['a[^1]*1b\[31mb'\]"
 printf '1000 10 early\n' >$map && touch -d 2001-01-01 $map && made 1000
 matches 'that of an earlier process is refused' "^\[''\]" 'older than the program'
+touch -d 2001-01-02 $map && also="d['metadata']['started_at'] = '2001-01-01T00:00:00.000Z'" && made 1000
+matches 'that of a program whose places took long to name is not' "^\['early'\]"
+also=
 printf '1000 10 a\nrubbish\n1000\n1000 10\nx 10 a\n' >$map && made 1000
 matches 'one of another form is refused' "^\[''\]" 'not used: 4 of its lines'
 head -c 100000 /dev/urandom >$map && made 1000

@@ -26,6 +26,14 @@ build_memlord() {
         make build/release/memlord.o >&2 || exit 1
 }
 
+# TARGET...: what the Makefile builds for a script. Ends a script that is run alone if some of it is not
+# there, and says what to type.
+needs() {
+    lacking=
+    for target; do [ -e "$target" ] || lacking="$lacking $target"; done
+    [ -z "$lacking" ] || { echo "Bail out! not built yet: make$lacking"; exit 1; }
+}
+
 # DIRECTORY: a copy of stb_ds.h alone, for compilers whose include path does not have it.
 stb_copy() { mkdir -p "$1" && cp "$(gcc -M -I. tests/matrix/impl.c | grep -o '[^ ]*stb_ds\.h')" "$1"; }
 

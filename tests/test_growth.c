@@ -146,6 +146,29 @@ static void growth_that_begins_late_is_dated(void **state) {
     free(json);
     assert_int_equal(stop(&s), 2);
 }
+/* The device that has the highest peak grows least here. */
+static void sentences_of_growth_come_by_their_rates(void **state) {
+    server s;
+    uint64_t i;
+    uint32_t d;
+    char *text, *first, *second, *third;
+    (void)state;
+    start(&s, 1, 0);
+    assert_ok(memlord_alloc(s.lord, cuda(0), 0x900, 2000 * MIB, NULL));
+    for (i = 0; i < 200; i++) {
+        for (d = 0; d < 3; d++)
+            assert_ok(memlord_alloc(s.lord, cuda((int)d), 0x10000 + 0x100 * (3 * i + d),
+                                    (d == 1 ? 9 : d + 1) * MIB, NULL));
+        pass(&s, 100 * MS);
+    }
+    text = report_of(s.lord, MEMLORD_FORMAT_TEXT);
+    first = strstr(text, "growth, cuda:1: untagged grows by 5.");
+    second = strstr(text, "growth, cuda:2: untagged grows by 1.");
+    third = strstr(text, "growth, cuda:0: untagged grows by 6");
+    assert_true(first && first < second && second < third);
+    free(text);
+    (void)stop(&s);
+}
 static void less_than_eight_snapshots_do_not_grow(void **state) {
     server s;
     uint64_t i;
@@ -257,6 +280,7 @@ int main(void) {
         cmocka_unit_test(a_run_up_that_is_over_does_not_grow),
         cmocka_unit_test(a_program_that_frees_all_at_its_end_does_not_grow),
         cmocka_unit_test(growth_that_begins_late_is_dated),
+        cmocka_unit_test(sentences_of_growth_come_by_their_rates),
         cmocka_unit_test(less_than_eight_snapshots_do_not_grow),
         cmocka_unit_test(less_than_a_second_does_not_grow),
         cmocka_unit_test(the_least_growth_is_a_mebibyte_a_minute),

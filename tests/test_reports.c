@@ -782,6 +782,30 @@ static void a_ledger_without_trouble_tags_and_sites_has_no_verdict(void **state)
     assert_verdicts(lord, "");
 }
 
+/* Of many equal tags and sites none is the answer. */
+static void a_holder_of_less_than_a_hundredth_is_not_named(void **state) {
+    static memlord_site site[200];
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    for (i = 0; i < 200; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "f%u", (unsigned)i);
+        site[i].file = site[i].function = "equal";
+        site[i].line = (int)i + 1;
+        assert_ok(memlord_tag_begin(lord, text));
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000 * (i + 1), 1 << 20, &site[i]));
+        assert_ok(memlord_tag_end(lord));
+    }
+    assert_verdicts(lord, "");
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000 * (i + 1), 3 << 20, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_verdicts(lord, "biggest holder, cpu: tag kv 1.5 % of 203 MiB\n");
+    assert_ok(memlord_free(lord, cpu(), 0x1000 * (i + 1), NULL));
+    for (i = 0; i < 200; i++) assert_ok(memlord_free(lord, cpu(), 0x1000 * (i + 1), NULL));
+    assert_verdicts(lord, "peak, cpu: 203 MiB, tag kv 1.5 %; 0 B left\n");
+}
+
 /* What is left at the end says little: who held the peak is told before. */
 static void of_a_program_that_has_ended_the_holders_of_the_peak_are_told(void **state) {
     memlord *lord = test_lord(state);
@@ -1148,10 +1172,10 @@ static void assert_groups(const char *json, unsigned listed, uint64_t bytes, uin
     char wanted[64];
     unsigned rows = 0, right = 0;
     assert_non_null(end);
-    snprintf(wanted, sizeof wanted, ",\"count\":%llu,\"bytes\":%llu}", (unsigned long long)blocks,
-             (unsigned long long)bytes);
+    snprintf(wanted, sizeof wanted, ",\"bytes\":%llu,\"count\":%llu}", (unsigned long long)bytes,
+             (unsigned long long)blocks);
     for (; (at = strchr(at + 1, '\n')) != NULL && at < end; rows++)
-        right += strstr(at, wanted) == strstr(at, ",\"count\":");
+        right += strstr(at, wanted) == strstr(at, ",\"bytes\":");
     assert_int_equal(rows, listed);
     assert_int_equal(right, listed);
     assert_int_equal(json_u64(json, "leaks.more.groups"), groups - listed);
@@ -1187,9 +1211,9 @@ static void a_thousand_scopes_of_one_site_are_listed_or_counted(void **state) {
     assert_groups(report, 100, 2 << 10, 2, 1000);
     free(report);
     report = report_of(lord, MEMLORD_FORMAT_TEXT);
-    assert_non_null(strstr(report, "\n    1.95 MiB       2000  cuda:0 in 1000 scopes  leak "
-                                   "leak.c:6\n       2 KiB          2      cuda:0 in layer_"));
-    assert_int_equal(count_of(report, "\n       2 KiB          2      cuda:0 in layer_"), 3);
+    assert_non_null(strstr(report, "\n    1.95 MiB        2000  cuda:0 in 1000 scopes  leak "
+                                   "leak.c:6\n       2 KiB           2      cuda:0 in layer_"));
+    assert_int_equal(count_of(report, "\n       2 KiB           2      cuda:0 in layer_"), 3);
     free(report);
 }
 
@@ -1205,17 +1229,17 @@ static void leaks_are_listed_by_site_and_below_it_by_what_else_they_differ(void 
     report = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(report,
                            "leaks since mark 1: 16 MiB in 7 blocks\n"
-                           "      11 MiB          5  2 devices partly [tag_0] partly in layer_0  "
+                           "      11 MiB           5  2 devices partly [tag_0] partly in layer_0  "
                            "leak leak.c:6\n"
-                           "       4 MiB          1      cuda:0 in layer_0\n"
-                           "       4 MiB          1      cuda:1 in layer_0\n"
-                           "       3 MiB          3      cuda:0 [tag_0]\n"
-                           "       5 MiB          1  cpu  main main.c:11\n"
-                           "         7 B          1  cpu  (unknown)\n"));
+                           "       4 MiB           1      cuda:0 in layer_0\n"
+                           "       4 MiB           1      cuda:1 in layer_0\n"
+                           "       3 MiB           3      cuda:0 [tag_0]\n"
+                           "       5 MiB           1  cpu  main main.c:11\n"
+                           "         7 B           1  cpu  (unknown)\n"));
     free(report);
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_non_null(strstr(json, "\"sites\":[\n{\"site\":{\"file\":\"leak.c\",\"function\":\"leak\","
-                                 "\"line\":6},\"count\":5,\"bytes\":11534336,\"devices\":2,"
+                                 "\"line\":6},\"bytes\":11534336,\"count\":5,\"devices\":2,"
                                  "\"tags\":1,\"scopes\":1,\"device\":null,\"tag\":null,"
                                  "\"scope\":null},\n"));
     assert_int_equal(json_u64(json, "leaks.sites[1].bytes"), 5 << 20);
@@ -1376,9 +1400,9 @@ static void an_arena_is_a_holder_a_site_and_untagged(void **state) {
     assert_non_null(strstr(text, "hotspots by live: 2 of 2 sites, 16 MiB live\n"
                                  "      12 MiB           -           -           -  (arena)\n"
                                  "       4 MiB       4 MiB "));
-    assert_non_null(strstr(text, "\n      12 MiB           -         -           -           -  "
+    assert_non_null(strstr(text, "\n      12 MiB           -           -           -           -  "
                                  "(untagged)\n"
-                                 "       4 MiB       4 MiB         1           -           -  kv\n"));
+                                 "       4 MiB       4 MiB           1           -           -  kv\n"));
     free(text);
 }
 
@@ -1391,7 +1415,7 @@ static void tags_come_by_size_and_planned_ones_among_them(void **state) {
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     weights = strstr(text, " -  weights\n");
     cache = strstr(text, " -  cache\n");
-    planned = strstr(text, "\n         0 B         0 B         0       1 MiB      -1 MiB  planned\n");
+    planned = strstr(text, "\n         0 B         0 B           0       1 MiB      -1 MiB  planned\n");
     assert_true(weights && weights < cache && cache < planned);
     free(text);
 }
@@ -2545,6 +2569,7 @@ int main(void) {
         TEST_SITES(the_verdicts_come_first_and_the_worst_of_them_before),
         TEST_SITES(a_verdict_of_more_than_four_devices_says_how_many_more),
         TEST(a_ledger_without_trouble_tags_and_sites_has_no_verdict),
+        TEST_SITES(a_holder_of_less_than_a_hundredth_is_not_named),
         TEST_SITES(of_a_program_that_has_ended_the_holders_of_the_peak_are_told),
         TEST(a_peak_of_which_no_holder_is_known_is_told_alone),
         TEST(no_line_of_the_first_screen_is_wider_than_100_columns),

@@ -1202,13 +1202,13 @@ static void json_has_each_frame_once_and_the_totals_of_stacks(void **state) {
     assert_true(json_is(json, "stacks.frames[1].site.file", "0x1060"));
     assert_true(json_is(json, "stacks.frames[2].site.file", "0x1062"));
     assert_int_equal(json_u64(json, "stacks.frames[2].offset"), 0x1062);
-    assert_non_null(strstr(json, "{\"frames\":[2,0],\"device\":\"cuda:0\",\"alloc_bytes\":50,"
-                                 "\"allocs\":1,\"live_bytes\":50,\"peak_bytes\":50,"
-                                 "\"at_peak_bytes\":50,\"samples\":1,\"error_bytes\":0,"
+    assert_non_null(strstr(json, "{\"frames\":[2,0],\"device\":\"cuda:0\",\"live_bytes\":50,"
+                                 "\"error_bytes\":0,\"peak_bytes\":50,\"at_peak_bytes\":50,"
+                                 "\"allocs\":1,\"alloc_bytes\":50,\"samples\":1,"
                                  "\"temporaries\":0},\n"
-                                 "{\"frames\":[1,0],\"device\":\"cpu\",\"alloc_bytes\":100,"
-                                 "\"allocs\":1,\"live_bytes\":0,\"peak_bytes\":100,"
-                                 "\"at_peak_bytes\":100,\"samples\":1,\"error_bytes\":0,"
+                                 "{\"frames\":[1,0],\"device\":\"cpu\",\"live_bytes\":0,"
+                                 "\"error_bytes\":0,\"peak_bytes\":100,\"at_peak_bytes\":100,"
+                                 "\"allocs\":1,\"alloc_bytes\":100,\"samples\":1,"
                                  "\"temporaries\":0}],"
                                  "\"more\":{\"stacks\":0,\"alloc_bytes\":0,\"allocs\":0,"
                                  "\"live_bytes\":0,\"at_peak_bytes\":0}}"));
@@ -1393,13 +1393,13 @@ static void leaks_are_listed_by_stack(void **state) {
     assert_ok(memlord_alloc(lord, cpu(), 0x5000, 7, NULL));
     assert_ok(memlord_free(lord, cpu(), 0x5000, NULL));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "       bytes     blocks  leaks by stack\n"
-                         "       500 B          1  0x1062 < 0x1061\n"
-                         "       200 B          2  0x1060 < 0x1061\n"));
+                         "       bytes      blocks  leaks by stack\n"
+                         "       500 B           1  0x1062 < 0x1061\n"
+                         "       200 B           2  0x1060 < 0x1061\n"));
     json = report_of(lord, MEMLORD_FORMAT_JSON);
-    assert_non_null(strstr(json, "\"by_stack\":[\n{\"frames\":[2,0],\"device\":\"cpu\",\"count\":1,"
-                                 "\"bytes\":500,\"samples\":1},\n{\"frames\":[1,0],\"device\":"
-                                 "\"cpu\",\"count\":2,\"bytes\":200,\"samples\":2}],"));
+    assert_non_null(strstr(json, "\"by_stack\":[\n{\"frames\":[2,0],\"device\":\"cpu\",\"bytes\":500,"
+                                 "\"count\":1,\"samples\":1},\n{\"frames\":[1,0],\"device\":"
+                                 "\"cpu\",\"bytes\":200,\"count\":2,\"samples\":2}],"));
     free(json);
 }
 
@@ -1417,7 +1417,7 @@ static void cut_lists_of_stacks_say_what_they_leave_out(void **state) {
                          "0x1065 < 0x1061\n"
                          "... and 2 more stacks, 300 B\n"));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "       300 B          1  0x1065 < 0x1061\n"
+                         "       300 B           1  0x1065 < 0x1061\n"
                          "... and 2 more stacks, 300 B\n"));
     assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"stacks\":0,\"stack_bytes\":0,"));
 }

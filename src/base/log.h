@@ -1,7 +1,7 @@
-/* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
-   formatted only if the logger receives its level, and no lock is held while the logger runs. Lock:
-   log, for the logger and the number of calls in it. memlord_logger_set waits until no call is in
-   the old logger. */
+/* Owns the logger, the function of the host that receives MemLord's messages. May use os/ and
+   base/text. Invariants: a debug line is formatted only if the logger receives messages of its
+   level, and no lock is held while the logger runs. Lock: MLI_RANK_LOG, for the logger and the
+   number of its calls in progress. memlord_logger_set waits until no call is in the old logger. */
 #ifndef MLI_BASE_LOG_H
 #define MLI_BASE_LOG_H
 #include "api/api.h"

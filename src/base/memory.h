@@ -1,7 +1,8 @@
-/* Owns the ledger's own memory: regions from the allocator, cut into pieces. It may use os/ and
-   base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
-   so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
-   inside the os allocator. */
+/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
+   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
+   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
+   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
+   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
 #ifndef MLI_BASE_MEMORY_H
 #define MLI_BASE_MEMORY_H
 #include "api/api.h"
@@ -12,11 +13,12 @@
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
-   functions that may call a malloc which the host has hooked. In between the thread is busy: its
-   generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
-   that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
-   the host, and the thread that holds that lock may call MemLord, too. So no call may rely on state
-   in the orphan record across an allocation. */
+   functions that may call a malloc which the host has hooked. In between the thread is busy:
+   mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
+   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
+   record of their own. A thread drops this lock while it is busy, because the allocator may wait
+   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
+   rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -34,8 +36,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
 /* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates a ledger and the states behind it, zeroed, in `size` bytes. Returns NULL if there is no
-   memory. */
+/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
+   NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);

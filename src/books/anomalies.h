@@ -1,8 +1,10 @@
-/* Owns the list of the host's mistakes, each with its site, and remembers which refusals were
-   logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
-   at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
-   mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
-   while a site is copied or the logger runs. */
+/* Owns the list of the host's mistakes (anomalies), each with its site. A site is a place in the
+   host's code. Also remembers which refusals were logged. A refusal is a call that ends with
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
+   base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
+   removes entries. A call without a mistake spends no time on the list. Locks: the lock with the
+   rank MLI_RANK_ANOMALIES guards the list. No lock is held while a site is copied or the logger
+   runs. */
 #ifndef MLI_BOOKS_ANOMALIES_H
 #define MLI_BOOKS_ANOMALIES_H
 #include "api/api.h"
@@ -15,18 +17,18 @@
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
-   allocator makes notes no site, because it runs inside another call, whose site is still
-   needed. */
+/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+   the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
+   whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` tells the site and
-   the tag of the block in question, in the format of mli_entry (without a side record); 0 means
-   that there is no block. Requires: the caller holds no lock but the orphan lock
-   (mli_threads_state). */
+   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` tells the
+   site and the tag of the block that the mistake concerns: it is the word2 of an mli_entry without
+   a side record. A `word2` of 0 means that the mistake concerns no block. Requires: the caller
+   holds no lock; only the orphan lock (mli_threads_state) may be held. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -53,9 +55,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
    `site`. Logs the refusal if it is the first at that site, or the first with that result by the
-   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes.
-   Neither counts nor logs a call that the ledger's allocator makes. `fault` says what is wrong with
-   an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes. If
+   the ledger's own allocator makes the call, only returns r. `fault` says what is wrong with an
+   argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);

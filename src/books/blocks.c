@@ -46,8 +46,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. Takes the bytes of a pending block off the statistic `pending`. If the
-   block was freed before the last reset, does not count its bytes as freed since then. */
+/* Counts the end of a block. If the block was pending, takes its bytes off the statistic `pending`.
+   If it was freed before the last reset, does not count its bytes as freed since the reset. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -91,8 +91,8 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. The call has kept
-   the facts there until it had left the shard and dropped its locks. */
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. A call keeps these
+   facts in the note, because it logs only after it has left the shard and dropped its locks. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -133,10 +133,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
-   of such a key is expected, so it does not count as unknown. dropped_keys has few places, and
-   there is no memory for more. A dropped alloc that finds no place is counted for its device
-   type. */
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
+   that key is expected, so it does not count as an unknown free. dropped_keys has few places, and
+   there is no memory for more. An alloc whose key finds no place there is only counted, for its
+   device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -229,7 +229,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Takes one reference off the count of an entry. */
+/* Takes one reference off a block. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -238,8 +238,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds one to the references of an entry. Returns 0, and adds none, if the count needs a side
-   record first. */
+/* Adds one reference to a block. If the number of references needs a side record first, adds none
+   and returns 0. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -268,9 +268,9 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
-   is already in the slot ends. If that block was live, its free was never recorded, so this counts
-   as an implicit free. */
+/* Puts an entry in the place on the map that a probe found, counts n deltas, and leaves the shard.
+   If an older block is in that place, it ends. If the older block was live, its free was never
+   recorded, so its end counts as an implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -290,8 +290,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table keeps its size, so that calls are slower but still
-                    exact */
+    if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
+                    but still exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -334,8 +334,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to an account, which mli_block_open chooses by `account`. Makes the side
-   record that holds the charge. Returns 0 if there is no memory for that record. */
+/* Charges a new block to `account`; 0 means the account that the thread uses, and MEMLORD_NONE
+   means none. Makes the side record that notes the charge. Returns 0 if there is no memory for that
+   record, else 1. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -442,7 +443,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     return MEMLORD_OK;
 }
 
-/* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
+/* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick) {

@@ -6,7 +6,7 @@
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* one more than there are reservations; changes under the cold
+    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
                                   lock */
 };
 
@@ -56,7 +56,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
+   The figure is `used` of the latest sample, plus what the ledger's devices have grown since. So a
    thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
@@ -70,10 +70,10 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
 
 /* Returns the most bytes that a device can have held since the latest sample of its physical
    device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
-   because the allocator below may keep the freed bytes and serve later allocs from them. One bound
+   because the host's allocator may keep the freed bytes and serve later allocs from them. One bound
    is what the device held at the sample, plus the bytes allocated since. Another is the highest
-   live bytes since, which exceed the published bytes by at most a batch for each thread. A pool has
-   its own count of the bytes that it holds. */
+   live bytes since, which exceed the published bytes by at most a batch for each thread. If the
+   device's pool holds more than the live bytes, the host's figure for the pool counts instead. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -234,8 +234,9 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* these tries take about 50 ms together, and the
-                                                     thread sleeps for most of it */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how often a reservation is tried again; the
+                                                     tries take about 50 ms together, and the thread
+                                                     sleeps for most of it */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
    Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
    change keep them out now. Without `again` returns 0 in place of -1. */
@@ -283,7 +284,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns ticket i of these, or NULL if it is not open at the physical device. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
+   another phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -325,8 +327,8 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
 /* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
-   tickets. Takes none off the request's own account, which holds all bytes of the request already.
-   Requires: the caller has held the phys lock since mli_cover_plan. */
+   tickets. Takes no bytes off the request's own account, which holds all bytes of the request
+   already. Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -355,8 +357,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes that no ticket covers, both at the physical device and at the account. Returns
-   1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try again. */
+/* Reserves the bytes of a request that no ticket covers, both at the physical device and at the
+   account. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try
+   again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);

@@ -1,9 +1,13 @@
-/* Owns the physical devices (phys) and the reservations. Tells the live bytes of a phys and the
-   devices that share it. A ticket is the handle of a reservation. services/room takes the samples
-   of a phys, and opens reservations, because services/room can explain why one is refused. May use
-   books/devices, books/counters and books/accounts. Invariant: a device changes from one phys to
-   another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two
-   of them only under the cold lock. */
+/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
+   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
+   allocs, and a ticket is its id. An alloc draws on a ticket: its bytes come off the ticket once
+   the alloc is recorded, and are in flight until then. A dev is the number of a device. A row has
+   the counters of a device. Each thread counts in a cell of its own, and publishes the cell to the
+   row up to a batch of bytes late. services/room takes the samples of a phys, and opens
+   reservations, because services/room can explain why one is refused. May use books/devices,
+   books/counters and books/accounts. Invariant: a device changes from one phys to another only
+   under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two of them only
+   under the cold lock. */
 #ifndef MLI_BOOKS_LIMITS_H
 #define MLI_BOOKS_LIMITS_H
 #include "api/api.h"
@@ -19,7 +23,7 @@
    mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
 /* Locks the phys of a device, and returns the phys. While the function waits for the lock,
-   memlord_device_share may assign another phys, so the function compares again under the lock. */
+   memlord_device_share may assign another phys, so the function looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
 /* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
@@ -42,25 +46,25 @@ MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 /* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Returns the bytes in use at a phys now, which are at least *held. *held gets the bytes that the
-   ledger's devices hold there. If no sample is known, returns *held. Requires: the caller holds the
-   phys lock. */
+/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns the bytes that all
+   programs use there now, which are at least *held. If no sample is known, returns *held. Requires:
+   the caller holds the phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
 /* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
-   that neighbours hold there. */
+   that neighbours (ledgers of other processes) hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. These two locks have no order, so a
-   thread may hold two of them only while it holds the cold lock, as this function does. A fork,
-   which takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old
-   phys has bytes of tickets, which may be for this device, or if other devices are at the device's
-   own phys. */
+/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
+   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys
+   has bytes of tickets, which may be for this device, or if other devices are at the device's own
+   phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
 
-/* Returns phys i, from 0 to the number of devices, or NULL if the device with dev i is at another
-   phys. */
+/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
+   NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
 /* Returns a NaN. */
@@ -70,7 +74,7 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
 typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
     mli_handle handle;
-    mli_phys *phys;     /* the phys whose list has the record; never changes */
+    mli_phys *phys;     /* the phys to which the record belongs; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
     memlord_account account; /* an account that holds the bytes, too; 0 means none */
@@ -80,14 +84,16 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
    numbers cannot overflow. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
 
-/* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
-   the caller holds the phys lock. */
+/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
+   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
+   lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. A cell has
-   allocated its `level` plus its `out`, and a call writes `out` before `level`. So the sum of both
-   is an upper bound if a reader loads `out` after `level`, as with `high`. It is a lower bound if
-   the reader loads `out` before `level`. */
+/* Returns the bytes that all threads have allocated on a device or, without `allocated`, have freed
+   there. A cell has the bytes freed in `out`, and the bytes allocated as the sum of `level` and
+   `out`. A call writes `out` before `level`. With `high` the function loads `out` after `level`, so
+   that the sum is an upper bound. Without `high` it loads `out` first, and the sum is a lower
+   bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
@@ -96,23 +102,24 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and is one of the physical device of `device`. */
+/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that tickets cover: either the ticket that the request names, or the
-   tickets of its thread. When the request opens its own ticket, the covered bytes move to that
-   ticket, so that no alloc can draw them while the request tries. At the end of the request the
-   bytes that it has not used move back. */
+/* The bytes of a request (memlord_alloc_retry) that tickets cover. The tickets are the one that the
+   request names or, if it names none, those of its thread. The request opens a ticket of its own,
+   and the covered bytes move to that ticket, so that no other alloc draws them while the request
+   tries. At the end of the request the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that the account of the request holds already */
+    uint64_t held;  /* the part of these bytes that these tickets hold of the request's account */
     uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to the tickets that are still open. Sets
-   cover->bytes to the number of bytes that it moved. */
+/* Moves the covered bytes that a request has not used back to their tickets, if these are still
+   open. `request` is the request's own ticket. Sets cover->bytes to the number of bytes that it
+   moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
@@ -120,8 +127,10 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* an account that holds the bytes, too; 0 means none */
-    memlord_ticket named;    /* the ticket that covers a request; 0 means those of the thread */
-    mli_cover *cover;        /* gets the cover of a request; NULL if this is no request */
+    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
+                                of its thread may */
+    mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
+                                reserves */
 } mli_reserve;
 /* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
    thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
@@ -133,8 +142,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches no ticket to the orphan
-   record, which many threads share. */
+   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
+   orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
 /* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
@@ -153,10 +162,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So an
-   alloc first draws what earlier allocs left on their tickets. Otherwise a thread with a ticket for
-   each alloc would have bytes that count both as live and as reserved. If `recorded` is 0, takes
-   nothing off. In either case the bytes are no longer in flight. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So
+   bytes that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved.
+   If `recorded` is 0, takes nothing off. In either case the bytes are no longer in flight. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 

@@ -93,9 +93,10 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 }
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
-/* Splits a query into parts, and returns 1, if a shard has more matches than may be copied at once.
-   That happens where small blocks lie close together. The hash of a block's key decides which part
-   the block is in. So each block is listed once, even if the table changes between the walks. */
+/* If a shard has more matches than may be copied at once, splits the query into parts and returns
+   1. A shard has so many where small blocks lie close together. The hash of a block's key decides
+   which part the block is in. So each block is listed once, even if the table changes between the
+   walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
@@ -206,7 +207,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block that is left to the end of the
+    for (n = top->count; n > 1;) { /* moves the smallest block that is left in the heap behind the
                                       heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];

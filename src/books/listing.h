@@ -1,6 +1,7 @@
-/* Walks the blocks of the map, and lists the k largest. Owns no state. May use books/map and
-   books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
-   Locks: those of the map. */
+/* Walks the blocks of the map, and lists the k largest. Owns no state. The map has an entry for
+   each block. A shard is a part of the map. While a shard is paused, no other thread uses it. May
+   use books/map and books/blocks. Invariant: host code gets copies of blocks, and runs while no
+   shard is paused. Locks: those of the map. */
 #ifndef MLI_BOOKS_LISTING_H
 #define MLI_BOOKS_LISTING_H
 #include "api/api.h"
@@ -8,16 +9,16 @@
 #include "os/compiler.h"
 #include "books/map.h"
 
-/* Copies a block for the host. The copy has the site as it is displayed now; the site of a return
-   address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
-   is a copy without a side record. */
+/* Copies a block for the host. The copy has the site as reports display it now; a site that is
+   known by a return address may have no names yet. Requires: the caller is inside the block's
+   shard, or has paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* A function that is called for each block of a paused shard that matches a query. If it returns a
    value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
-/* Selects the blocks that a walk over the map visits. */
+/* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
@@ -44,7 +45,7 @@ typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
 /* A function that is called for each item. If it returns a value other than 0, the walk ends. */
 typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Makes an item of `size` bytes of each block that matches a query, shard by shard, and calls fn
+/* Makes an item of `size` bytes for each block that matches a query, shard by shard, and calls fn
    for each item. No shard is paused when fn runs, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user);
@@ -56,9 +57,10 @@ typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
-/* Keeps a block if it is one of the k largest so far. */
+/* A mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
-/* Sorts the heap in place, the largest block first, and resolves the sites. Returns the count. */
+/* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
+   the number of blocks. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 #endif

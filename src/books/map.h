@@ -1,5 +1,9 @@
-/* Owns the map from (device type, storage) to an entry of 24 bytes. Also owns what else an alloc
-   looks up for an entry: the number (dev) of a device, and the number of the current mark. May use
+/* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
+   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header
+   with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
+   a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
+   scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
+   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
    base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
    table, and it counts its changes of the table before it leaves. bench/README.md has the
    measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
@@ -15,8 +19,8 @@
 /* -- entries -- */
 
 /* A block in the map. Its key is the storage that the host gave. A storage below 1 <<
-   MLI_HANDLE_BITS is a handle; any other is an address. The fields of the words, from the lowest
-   bit on:
+   MLI_HANDLE_BITS is a handle; any other is an address. A side record (books/parts) has what does
+   not fit here. The fields of the words, from the lowest bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record, plus 1
      birth   mark:26 | 0:1; if born in a scope or on a stream: number of the birth:26 | 1:1 */
@@ -75,7 +79,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     return word;
 }
 /* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
-   index. A device whose type or index has more bits gets the last element, which is always 0. */
+   index. If the type or the index of a device has more bits, returns the index of the last element,
+   which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -91,7 +96,7 @@ static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
 }
 
 /* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
-   can be read. */
+   is set, because other threads may read it from now on. */
 MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
 /* Returns the type of a device. The map finds a block by its storage and the type of its device. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
@@ -114,7 +119,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* the buckets of a window: the home and the 15 buckets after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
+                            after it */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -189,8 +195,8 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
-/* Returns the entry of the slot whose print begins at a bit. A print has 8 bits, so each bit stands
-   for an eighth of an entry. */
+/* Returns the entry of the slot whose print begins at bit `bit` of the header. A print has 8 bits,
+   so each bit of the header stands for an eighth of an entry. */
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
@@ -243,8 +249,7 @@ enum { /* mli_shard.state */
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
 static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
-/* Returns the shard of an address. A handle is mostly in another shard, which mli_shard_of
-   returns. */
+/* Returns the shard of a key that is an address. mli_shard_of also finds the shard of a handle. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -293,8 +298,7 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the
-   bucket. */
+/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -375,11 +379,11 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on. (The bit
-   MLI_SPECIAL_NO_BARRIER is never cleared, and a later load never returns an older value.) The
-   release store of by_exchange pairs with the load in mli_barrier_threads. A thread that loads 1
-   there sees all that this thread did inside shards before it saw the bit. The loads here, in
-   mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: it has seen
+   the bit MLI_SPECIAL_NO_BARRIER, which is never cleared, and a later load never returns an older
+   value. The release store of by_exchange pairs with the load in mli_barrier_threads. A thread that
+   loads 1 there sees all that this thread did inside shards before it saw the bit. The loads here,
+   in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
    the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
@@ -423,8 +427,9 @@ MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
-/* Calls fn for every entry of a shard until fn returns nonzero, and returns what fn returned last.
-   Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
+/* Calls fn for each entry of a shard until fn returns a value other than 0. Returns what fn
+   returned last, or 0 for a shard without entries. Requires: the caller holds the shard's lock, or
+   no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -441,11 +446,11 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
 
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
-   home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
-   shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
-   that another has returned. In a small ledger, which can spare the memory, the bound is 2 such
-   entries to 64 buckets, so that almost every entry is in its home. Requires: the caller is inside
-   the shard. */
+   home. Too many are 14, 22, 30 or 38 such entries for each 64 buckets. Which of these numbers
+   holds depends on the number of the shard, so that shards of equal blocks do not all grow at once.
+   One shard can then use the memory that another has returned. In a small ledger, which can spare
+   the memory, 2 such entries for each 64 buckets are too many, so that almost every entry is in its
+   home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);

@@ -44,8 +44,8 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* not used if another thread has done the work
-                                                      meanwhile */
+    mli_own_free(lord, spare->block, spare->size); /* a block is left if another thread has done the
+                                                      work meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -64,7 +64,7 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that it is changing
+/* Allocates for stb_ds, from the first block of the table that stb_ds is changing
    (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
    the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
@@ -174,9 +174,9 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
     return 0;
 }
 
-/* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
-   and a string block, by the formula of stbds_stralloc. Returns -1 if there is no memory for it
-   yet, else 0. */
+/* Reserves the memory that stb_ds needs to put a key of this length in a table. That may be a
+   larger array, a larger index, and a string block, by the formula of stbds_stralloc. Returns -1 if
+   there is no memory for it yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -204,7 +204,7 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
 
 /* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
    Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key. (stb_ds may grow the index before it finds the key.) */
+   does not have the key, because stb_ds may grow the table before it finds the key. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));

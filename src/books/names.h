@@ -1,8 +1,10 @@
 /* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index
-   from addresses to rows and records. A kept string is the ledger's copy of a string: there is one
-   copy of each text, and it lives until the ledger ends. May use base/memory and books/counters.
-   Invariant: a function whose name ends in _locked runs under the cold lock, and takes no memory
-   from the host. Lock: the cold lock. */
+   from addresses to rows and records. A row has the counters of a device, a site or a tag. A cell
+   is a thread's part of a row, and the orphan record has the cells of threads without a record. The
+   cold lock is a lock of the process, mli_process.cold_lock. A kept string is the ledger's copy of
+   a string: there is one copy of each text, and it lives until the ledger ends. May use base/memory
+   and books/counters. Invariant: a function whose name ends in _locked runs under the cold lock,
+   and takes no memory from the host. Lock: the cold lock. */
 #ifndef MLI_BOOKS_NAMES_H
 #define MLI_BOOKS_NAMES_H
 #include "api/api.h"
@@ -10,14 +12,15 @@
 #include "os/compiler.h"
 #include "base/ledger.h"
 
-/* A _locked function that lacks memory returns MLI_AGAIN or NULL. mli_cold_leave then drops the
-   lock, allocates, and lets the caller try again. stb_ds does not check its allocations and passes
-   no context to them. So before each put a table gets all the memory that the put can need. A table
-   frees its memory only when it ends. Arrays that a table has outgrown stay until then; together
-   they are smaller than its present arrays. */
+/* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
+   mli_cold_leave, which drops the lock and allocates the memory, and tries again. stb_ds does not
+   check its allocations and passes no context to them. So before a key is put in a table, the table
+   gets all the memory that the put can need. A table frees its memory only when it ends. The arrays
+   that it has outgrown stay until then; together they are smaller than its present arrays. */
 
 /* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
-   An item begins with its key, a char *. Items move when the table grows; none is removed. */
+   An item of the table begins with its key, a char *. Items move when the table grows, and are
+   never removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
@@ -40,14 +43,14 @@ typedef struct mli_dict {
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
 /* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
-   ledger, or the block that mli_cold_leave has allocated for this size. If there is neither, notes
-   the size for mli_cold_leave and returns NULL. */
+   ledger's own memory, or the block that mli_cold_leave has allocated for this size. If there is
+   neither, notes the size for mli_cold_leave and returns NULL. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
-/* Begins a cold call: takes the cold lock. */
+/* Takes the cold lock, for functions whose names end in _locked. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
+/* Drops the cold lock. If *result is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
    and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
    allocator fails, returns 0, and *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
@@ -62,7 +65,8 @@ MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
-/* Does what mli_name_locked does, takes the cold lock itself, and allocates if it must. */
+/* Does what mli_name_locked does, but takes the cold lock itself, and allocates if memory is
+   needed. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
 
 /* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
@@ -70,13 +74,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
-/* Returns the labels of the ledger, or NULL if there are none. */
+/* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
 #define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
                                   itself */
-#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth, the value its
-                                  number */
+#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
+                                  stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
 #define MLI_INDEX_CONTENT 254u /* in place of a dev: the key is a hash of a site's content */
 
@@ -96,7 +100,7 @@ MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t valu
 
 /* Adds a row, the orphan record's cell for the row, and the row's number in the index under `key`.
    Numbers start at 1; number 0 means no row. The release store of the row count publishes the row,
-   after all its members are set. The index gets the number after that. */
+   after all its members are set. Only then does the index get the row's number. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);

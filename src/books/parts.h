@@ -1,8 +1,11 @@
 /* Owns the side records and the parts of blocks. A side record has the facts of a block for which
-   its entry in the map has no room. May use books/map, books/accounts and base/memory. Invariants:
-   a side record belongs to the thread that holds its entry, because this thread is inside a shard
-   of its own or has locked the entry's bucket; parts lie in their storage and do not overlap.
-   Locks: those of the map. */
+   its entry in the map has no room; the entry's word2 then points to the record, which has the
+   entry's own word2. A part is a range of the bytes of a block, with a description. A shard is a
+   part of the map. A probe finds an entry in a shard, and no other thread changes the entry until
+   the probe ends. A pending block was freed, and waits for its fences. May use books/map,
+   books/accounts and base/memory. Invariants: a side record belongs to the thread that holds its
+   entry, because this thread is inside a shard of its own or has locked the entry's bucket; parts
+   lie in their storage and do not overlap. Locks: those of the map. */
 #ifndef MLI_BOOKS_PARTS_H
 #define MLI_BOOKS_PARTS_H
 #include "api/api.h"
@@ -25,7 +28,8 @@ typedef struct mli_side_record {
                                         done */
     uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
                                         not pending */
-    uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
+    uint64_t epoch;                  /* of a pending block: how many resets there had been
+                                        (mli_epoch) when it was freed */
     memlord_account account;         /* the account that the block is charged to; 0 means none */
     uint64_t charged;                /* the bytes that are charged to `account` */
     struct mli_parts *parts;         /* the parts of the block; NULL if it has none */
@@ -35,15 +39,16 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
+   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
 /* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the rows and the birth of an entry, from its word2 or from its side record. */
+/* Returns the word2 that an entry would have without a side record. It has the numbers of the
+   block's site, tag and birth (mark, scope and stream). */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
@@ -57,8 +62,8 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
-/* Finds a key and returns its entry, or NULL if the key is dead or its block is pending. In either
-   case the caller calls mli_probe_leave. */
+/* Finds a key and returns its entry. Returns NULL if the map does not have the key, or if its block
+   is pending. In every case the caller calls mli_probe_leave. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
@@ -66,7 +71,7 @@ static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t 
 }
 
 /* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
-   key is dead, or if its block has no side record. In either case the caller calls
+   map does not have the key, or if its block has no side record. In every case the caller calls
    mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
@@ -74,13 +79,13 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
 
 /* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
    the record only if one more reference would need it. If the result is E_UNKNOWN or E_NOMEM, the
-   function has left the shard. It allocates the record between two probes, because nothing may be
+   probe has ended. The function allocates the record between two probes, because nothing may be
    allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
 
-/* Copies a description; *out has the ledger's copies of its strings. */
+/* Copies a description to *out, with the ledger's own copies of its strings. */
 MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
                                                   memlord_meta *out);
 

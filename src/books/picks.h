@@ -1,7 +1,7 @@
 /* Implements the table of picked blocks, which tells the stack of each block whose alloc was
-   sampled. Owns no state: the table is in the state of books/stacks. May use base/memory and
-   books/map. Invariant: a part of the table is at most three quarters full. Locks: MLI_RANK_STACKS,
-   one for each part. */
+   sampled. Owns no state: the table is in the state of books/stacks. A row of books/stacks has the
+   totals of a stack on a device. May use base/memory and books/map. Invariant: a part of the table
+   is at most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
 #ifndef MLI_BOOKS_PICKS_H
 #define MLI_BOOKS_PICKS_H
 #include "api/api.h"
@@ -28,7 +28,8 @@ MLI_TABLE(const mli_pick mli_pick_none)
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
     size_t cap;    /* the number of entries in `at`, a power of 2, or 0 */
-    size_t count, reserved; /* entries in use; entries for blocks that calls are about to open */
+    size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
+                               blocks that they open */
     mli_pick *at;
     char pad[24];
 } mli_picks;
@@ -41,12 +42,13 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
-/* Returns the entry of a key and, if `remove` is 1, removes it. If the part does not have the key,
-   returns an entry with row 0. */
+/* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
+   not have the key, the copy has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
-/* Returns the weight of a picked block of `bytes`. */
+/* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-/* Returns the variance of the weight. It is 0 where every alloc is picked. */
+/* Returns the variance of that weight, an estimate of the bytes of all allocs. It is 0 where every
+   alloc is picked. */
 MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 #define MLI_STACK_UNITS 256
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */

@@ -71,10 +71,11 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     }
 }
 
-/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
-   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
-   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
-   shard. The release store pairs with the acquire in mli_bucket_try. */
+/* Stores what a probe changes, and unlocks the probe's buckets. `by` is 1 for an insert, -1 for an
+   erase, and 0 for no change. If `by` is not 0, stores the header of the slot's bucket. If that
+   bucket is not the home, adds `by` to the shard's `displaced` and to the overflow counts of the
+   buckets before it. The release store, which unlocks a bucket, pairs with the acquire in
+   mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);

@@ -1,7 +1,11 @@
 /* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
-   looks into the buckets after the home. Owns no state. May use books/map. Invariant: a thread
-   waits only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in
-   a shared shard. */
+   looks into the buckets after the home. Owns no state. The map has parts, the shards, and a shard
+   has a table of buckets. A bucket has slots for entries, and a header that tells which slots are
+   in use. The home of a key is the bucket where its search begins. The window of a key has the
+   buckets that may have it: the home and up to 15 after it. The overflow counts of a bucket say how
+   many entries have passed it because it was full. May use books/map. Invariant: a thread waits
+   only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a
+   shared shard. */
 #ifndef MLI_BOOKS_PROBES_H
 #define MLI_BOOKS_PROBES_H
 #include "api/api.h"
@@ -21,7 +25,7 @@ typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *entry;    /* the entry of the key; NULL if the map does not have the key */
     mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
                             caller did not want one */
     unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
@@ -41,13 +45,14 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
    home if the shard is shared. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
-   finds the key. Otherwise stops where no later bucket can have the key, but with `want_room` not
-   before it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
-   used. Returns 0, or -1 if another thread holds the lock of a later bucket. The caller must then
-   leave the shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
+   finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
+   on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket. The
+   caller must then leave the shard. A thread waits only for the lock of a home, so waiting threads
+   form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
-/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
+/* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
 /* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
    overwrite the words of the entry. Requires: probe->entry is not NULL. */
@@ -58,11 +63,12 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. If another thread owns the shard,
-   makes the shard shared. If `want_room` is set and the table has no slot for the key, grows the
-   table. Returns 0; the thread is then inside the shard, unless the shard has no table. Returns -1,
-   outside the shard, if there is no memory. Requires: the caller is not inside a shard. */
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the map does not
+   have the key; with `want_room` mli_probe_insert can then insert the key. If another thread owns
+   the shard, makes the shard shared. If `want_room` is set and the table has no slot for the key,
+   grows the table. Returns 0; the thread is then inside the shard, unless the shard has no table.
+   Returns -1, outside the shard, if there is no memory. Requires: the caller is not inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 

@@ -139,12 +139,13 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id that lies in memory now is not that of `module`. Reads the id only in
-   the page where the module starts, because every module has that page. */
+/* Returns 0 if the build id that is now at the address of `module` is not that of `module`. Reads
+   the id only in the page where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* then the name alone decides */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the id cannot be read; the
+                                                                    caller has compared the names */
     return !memcmp(image->id, module->id, image->id_size);
 }
 /* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
@@ -323,9 +324,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes `from` what reports display for a site from now on. Adds the ledger's copy of `from` to the
-   index, because the host may pass any struct that it was given. Returns MLI_AGAIN if the caller
-   has to get memory and then call again. */
+/* Makes a copy of `from` what reports display for a site from now on. Adds the copy to the index,
+   because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
+   memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -362,7 +363,7 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
     }
 }
 /* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Marks all of them as looked up, but does not take a site whose module is gone. */
+   many it took. Skips a site whose module is gone, but marks it as looked up, too. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;

@@ -1,7 +1,12 @@
-/* Owns the records of sites, and finds the rows that a call counts on. May use books/names,
-   books/counters and books/devices. Invariants: the record of a site lives until the ledger ends;
-   no function here allocates or takes a lock inside a shard. Locks: the cold lock.
-   memlord_sites_enable takes only the registry lock. */
+/* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
+   host's code: a struct that the host declares (memlord_site), or the return address of a call. A
+   row has the counters of a site or a tag on one device. A module is an executable or a library. A
+   place is a module and an offset in its file. A kept string is the ledger's copy of a string. The
+   index (books/names) finds a record or a row by an address. A birth is the mark, the scope and the
+   stream that a block began with. May use books/names, books/counters and books/devices.
+   Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
+   a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
+   lock. */
 #ifndef MLI_BOOKS_SITES_H
 #define MLI_BOOKS_SITES_H
 #include "api/api.h"
@@ -14,8 +19,8 @@
    for each device on which it is used. A struct of the host (memlord_site) that is new is compared
    by its content and its module, because the ledger may know the site by another struct. The site
    of a return address is known by its place, which is looked up when the address is first seen. The
-   index has the address only if the module stays loaded. For any other address each call asks which
-   module is there now, because dlclose tells nobody. */
+   index has a return address only if its module is never unloaded. For any other return address
+   each call asks which module is there now, because dlclose tells nobody. */
 
 /* A scope: a path of names. services/scopes has the totals. */
 typedef struct mli_scope_record {
@@ -26,7 +31,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
+                                     on */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
@@ -40,9 +46,9 @@ typedef struct mli_birth {
     uint32_t mark, scope; /* the numbers of the mark and of the scope; a scope of 0 means none */
 } mli_birth;
 
-/* What a site is made from: a file, a function and a line, and the module that has them. A line of
-   a header is one site of a module, however many files of the module include the header. In another
-   module the line is another site. */
+/* What a site is made from: a file, a function and a line, and the module whose code they name. A
+   line of a header is one site of a module, however many files of the module include the header. In
+   another module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
     const void *module; /* the module that has the struct, by mli_module_of; NULL if it is not
@@ -57,8 +63,8 @@ typedef struct mli_module {
     struct mli_module *next; /* the module that was seen before this one */
     mli_ptr same;            /* mli_module *: another module that was loaded at the same start
                                 address */
-    mli_image image;         /* its strings are kept strings; `id` may be read only as
-                                mli_module_has_id does */
+    mli_image image;         /* its strings are kept strings; only mli_module_has_id may read its
+                                `id` */
     const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
@@ -92,8 +98,8 @@ typedef struct mli_site_record {
                                 the site */
 } mli_site_record;
 
-/* Returns the module that was seen last, or NULL if there is none. Its `next` was seen before
-   it. */
+/* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
+   leads to the one seen before it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
@@ -112,9 +118,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock
-   but the orphan lock. mli_busy_begin drops the orphan lock while this function searches for the
-   module. */
+/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
+   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
+   lock while the function searches for the module. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -129,16 +135,16 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
 /* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls it first. Requires: the caller holds
-   no lock of the ledger (see mli_place_function). */
+   of each module once. A caller that displays many sites calls this function first. Requires: the
+   caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
    first displayed, because the search reads all symbols of its module, which is too slow for a
    recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns what reports display of a site now, which changes when the symbol of the site's address
-   is found. Requires: the caller holds no lock of the ledger. */
+/* Returns what reports display now for a site. The result changes once the symbol of the site's
+   return address is found. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
 /* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
    *named, and is not kept. */

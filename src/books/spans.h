@@ -1,8 +1,9 @@
-/* Owns the spans, and the invocations of scopes that threads share. A span belongs to one scope
-   that a thread is in. For each device it records the level of the thread's cell (bytes allocated
-   less freed) when the scope began, and the highest level since. services/scopes begins and ends
-   spans, and services/joint shares invocations. May use books/threads. Invariant: one thread at a
-   time changes a span, and needs no lock for that. Locks: joint, one for each invocation. */
+/* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
+   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   device it records the level of the thread's cell (bytes allocated less freed) when the scope
+   began, and the highest level since. services/scopes begins and ends spans, and services/joint
+   shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
+   needs no lock for that. Locks: joint, one for each invocation. */
 #ifndef MLI_BOOKS_SPANS_H
 #define MLI_BOOKS_SPANS_H
 #include "api/api.h"
@@ -20,17 +21,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
-   thread runs a member, `level` includes the base of the thread's cell less the level at which the
-   member's span began. A base is at most the level of its cell. So `level` is at most the bytes
-   that all members have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and
-   `delta` are sums over the members that have left. */
+/* An invocation of a scope that was exported, so that other contexts (of threads or fibres) may
+   enter it, too. While a thread runs a context that is in the invocation, `level` includes the base
+   of the thread's cell, less the level at which the context's span began. The base is the published
+   part of a cell's level, and is at most that level. So `level` is at most the bytes that all
+   contexts have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and `delta`
+   are sums over the contexts that have left. */
 typedef struct mli_joint {
-    mli_lock lock;                  /* guards all members but token and began */
+    mli_lock lock;                  /* guards what follows, except for token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
-                                        invocation was adopted */
+    uint32_t members, over, adopted; /* the number of contexts in the invocation; 1 if the exporter
+                                        has left; 1 if another context has entered */
     uint64_t start, before, bytes, blocks; /* `start` and `before` are as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
@@ -46,8 +48,8 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when the span began: the stamp, the ledger's live bytes, and
-                                       the thread's live blocks */
+    uint64_t start, before, blocks; /* when the span began: the time stamp, the ledger's live bytes,
+                                       and the thread's live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -58,11 +60,11 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
-   level, and at least the old level plus `above`, which was reached meanwhile. Both arguments are
-   signed. */
+   level, and to at least the old level plus `above`, which was reached meanwhile. `by` and `above`
+   are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
-   base of the thread's cell. */
+   base (published part) of the thread's cell. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
 #endif

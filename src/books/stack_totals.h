@@ -1,5 +1,5 @@
-/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. May use
-   books/stacks and books/counters. Takes no lock. */
+/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. A row has the
+   totals of one stack on one device. May use books/stacks and books/counters. Takes no lock. */
 #ifndef MLI_BOOKS_STACK_TOTALS_H
 #define MLI_BOOKS_STACK_TOTALS_H
 #include "api/api.h"
@@ -7,13 +7,13 @@
 #include "os/compiler.h"
 #include "base/ledger.h"
 
-/* The totals of a row at one moment. `error` is the square root of the variance. */
+/* The totals of a row at one moment. `error` is the standard deviation of the estimate `live`. */
 typedef struct mli_stack_totals {
     uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
     double allocs;
 } mli_stack_totals;
 
-/* Returns the totals of a row. Of an alloc in progress they may have a part. */
+/* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
 /* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
    peak of its device. */

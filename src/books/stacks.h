@@ -1,8 +1,10 @@
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
-   May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
-   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for a part of the table. No lock is
-   held while an unwinder runs. */
+   A node of the tree is a return address below the node of its caller, and a stack is the path from
+   a node to the root, node 0. A row has the totals of one stack, with one site, on one device. A
+   shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
+   MLI_PICKED exactly if the table has its key. Locks: the cold lock, to add nodes and rows;
+   MLI_RANK_STACKS, for a part of the table. No lock is held while an unwinder runs. */
 #ifndef MLI_BOOKS_STACKS_H
 #define MLI_BOOKS_STACKS_H
 #include "api/api.h"
@@ -16,16 +18,14 @@
 #include "books/picks.h"
 #include "books/sites.h"
 
-/* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
-   site, on one device. Nodes and rows are never removed, and are found without a lock. The live
-   bytes of a row are 0 again once all its blocks have ended. The table of picked blocks and the bit
-   MLI_PICKED change while the caller is inside the shard and no other thread can reach the entry. A
-   caller reserves room in the table before it enters the shard. The table has parts, as the map has
-   shards, and all keys of one shard are in one part. So threads that use different shards seldom
-   wait for each other. */
+/* Nodes and rows are never removed, and are found without a lock. The live bytes of a row are 0
+   again once all its blocks have ended. The table of picked blocks and a block's bit MLI_PICKED
+   change while the thread is inside the shard and no other thread can reach the block. The thread
+   reserves room in the table before it enters the shard. The table has parts, and all keys of one
+   shard are in one part. So threads that use different shards seldom wait for each other. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
-   right when the module is unloaded later. */
+   right if the module is unloaded later. */
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays loaded; else 0 */
     mli_site_record *site; /* the site of the return address; its `frame` is not 0 */
@@ -36,7 +36,7 @@ typedef struct mli_stack_row {
     uint32_t node;        /* the node of the innermost frame */
     uint32_t dev;
     uint32_t next;        /* the next row in the same hash chain */
-    uint32_t site;        /* the row of the site; 0 means no site */
+    uint32_t site;        /* the row of the site in books/counters; 0: no site */
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
     mli_u64 blocks;       /* how many picked blocks are live */
@@ -52,8 +52,8 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
-   general path then counts the bytes. */
+/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
+   picked, returns 0; the general path then serves it and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -103,7 +103,7 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
    block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. With
-   `undo` the row then counts as if the block had not been allocated. */
+   `undo` these totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
 /* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
    is 1 if the block ends. */
@@ -111,18 +111,18 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block that this call opens under `key` the stack of an older block, `pick`. It counts
-   on `dev` and on the site row `site`. The block is one that moves, or comes back to its old
-   place. */
+/* Gives the block that this call opens under `key` the stack `pick` of an older block, which is
+   being moved or put back. The stack counts on `dev` and for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
-/* Says that this call resizes a block, which had `bytes` before, so that it counts no new alloc. */
+/* Notes that this call resizes a block, which had `bytes` before. The call then counts no new
+   alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked. If so, finds its stack, reserves room
-   for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the caller is not
-   inside a shard. */
+/* Decides at random whether the alloc that this call records is picked. If so, finds its stack,
+   reserves room for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the
+   caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site);
@@ -150,7 +150,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
-/* Returns why a description is refused, or NULL if it is not. */
+/* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 

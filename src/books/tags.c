@@ -17,8 +17,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry in a thread's cache. Doubles the cache if there is memory, and
-   empties it, so later calls look up again what they need. */
+/* Makes room for one more entry in a thread's cache. Empties the cache, and doubles it if there is
+   memory. Later calls look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -116,7 +116,7 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
 }
 
 /* Finds or adds a birth, and returns its number. If there is no room for the birth, returns 0 and
-   counts a lost scope. */
+   counts its scope as lost (MLI_LOST_scopes). */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
     memlord_result r;
@@ -136,10 +136,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them: in the scope if
-   the stream is 0, and in the thread if the stream is the thread's. If there is no room for a
-   birth, returns the bits of the mark alone, so that the block is recorded without scope and
-   stream. */
+/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream. Caches
+   them: in the scope if the stream is 0, and in the thread if the stream is the thread's. If there
+   is no room for a birth, returns the bits of the mark alone, so that the block is recorded without
+   scope and stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());

@@ -1,7 +1,11 @@
 /* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
-   mark, the scope and the stream that blocks are born with. May use books/sites and books/names.
-   Invariant: only the thread itself reads and writes its cache and its tags. Lock: the cold lock,
-   for new names and births. */
+   mark, the scope and the stream that blocks begin with. A cache has entries in a hash table. The
+   home of a key is the entry at which its look-up begins. A row has the counters of a site or a tag
+   on a device, and a cell is a thread's part of a row. The orphan record serves the threads without
+   a record of their own. A kept name is the ledger's copy of a string. An interposer is a MemLord
+   that is preloaded into the process. May use books/sites and books/names. Invariant: only the
+   thread itself reads and writes its cache and its tags. Lock: the cold lock, for new names and
+   births. */
 #ifndef MLI_BOOKS_TAGS_H
 #define MLI_BOOKS_TAGS_H
 #include "api/api.h"
@@ -15,11 +19,12 @@
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the host's pointer */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a mli_thread_scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
-                                       parent scope */
+    MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
+                                       and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* the same, by the scope's static struct and the parent
+                                       scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -41,16 +46,16 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-/* Caches the result of a look-up, in the place of the entry that has its key. If MLI_CACHE_PATH
-   entries from the key's home on have other keys, evicts the first of them. The orphan record
-   caches nothing, because its cells are used under a lock. Requires: the caller is not inside a
-   shard, because the cache may grow. */
+/* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
+   from the key's home on. If MLI_CACHE_PATH entries from there on have other keys, replaces the
+   first of them. The orphan record caches nothing, because its cells are used under a lock.
+   Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the bits of word2 for the row of a site or a tag on a device, or 0 if there is no room
-   for the row. On first use makes the row and the thread's cell for it. Requires: the caller is not
-   inside a shard. */
+/* Returns the number of the row of a site or a tag on a device, as the bits that a map entry has in
+   word2. Returns 0 if there is no room for the row. On first use makes the row and the thread's
+   cell for it. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev);
 
@@ -75,24 +80,24 @@ MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
    holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
-/* Publishes the scope that was made last. Requires: the caller holds the cold lock. */
+/* Shows other threads the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* What an alloc is born with, besides the scope of its thread. */
+/* What the block of an alloc begins with, besides the scope of its thread. */
 typedef struct mli_origin {
     const memlord_site *site;
     const char *tag; /* a kept name, or NULL */
     uint64_t stream; /* 0 means no stream */
 } mli_origin;
-/* Returns what an alloc of this thread at a site is born with. */
+/* Returns what the block of an alloc by this thread at a site begins with. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
 }
-/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for its rows.
-   Requires: the caller is not inside a shard. */
+/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for the rows of
+   the block's site and tag. Requires: the caller is not inside a shard. */
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
@@ -107,22 +112,22 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Stores in a guard how many tags, or with `scope` how many scopes, are open in the thread's
-   context. The end of the guard restores this number. */
+/* Stores in a guard how many tags (or scopes, if `scope` is 1) are open in the thread's context.
+   The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
 /* Looks up the symbol memlord_interposer, by which a preloaded MemLord hears of tags and scopes.
    Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Returns 1 if there is an interposer and the ledger is not its own. The acquire load pairs with
-   the release store in mli_interposer_find. */
+/* Returns 1 if there is an interposer and the ledger is not the interposer's own. The acquire load
+   pairs with the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, also in the ledger of an interposer. Requires: the caller
-   holds no lock. */
-MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or with `scope` scopes, also in the ledger of an interposer.
+/* If there is an interposer, begins a tag (or a scope, if `scope` is 1) in its ledger, too.
    Requires: the caller holds no lock. */
+MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
+/* If there is an interposer, ends the innermost `count` tags (or scopes, if `scope` is 1) in its
+   ledger, too. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);

@@ -114,8 +114,8 @@ static mli_thread *mli_thread_spare(memlord *lord) {
 }
 
 /* Gives the calling thread a record: a free one, or else a new one. Returns NULL if there is no
-   memory. Raises the alert if so many records are in use that a sweep for dead owners is
-   worthwhile. */
+   memory. Raises the alert if so many records are in use that it is time to search for those whose
+   thread has ended. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -124,7 +124,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last picked block is that of the former owner, not of this
+            t->taken_row = 0; /* the last picked block was that of the former owner, not of this
                                  thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
@@ -192,9 +192,9 @@ static MLI_COLD int mli_thread_ready(void) {
     return mli_self.hooked != 0;
 }
 
-/* Returns the calling thread's record if the record in mli_self is of another ledger, or missing.
-   Past the thread's exit hook, or without memory for a record, locks and returns the orphan record.
-   Returns NULL if the ledger's own allocator makes the call. */
+/* Returns the calling thread's record in a ledger other than the one that the thread used last. If
+   the exit hook of the thread has run, or there is no memory for a record, locks and returns the
+   orphan record. Returns NULL if the ledger's own allocator makes the call. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;

@@ -1,7 +1,11 @@
-/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
-   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free record
-   keeps its counts and its shards for the next thread. Locks: the registry lock; the orphan lock,
-   for the orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers). A
+   hook is a bit that gives every call further work. An alert is a bit that gives the end of a call
+   some work. The orphan record serves the threads that can have no record of their own. A row has
+   the counters of a device, a site or a tag. A cell is a thread's part of a row. A dev is the
+   number of a device, and a shard a part of the map of blocks. The exit hook of a thread is a
+   function that runs when the thread ends. May use base/memory and os/. Invariants: a record in use
+   belongs to one thread; a free record keeps its counts and its shards for the next thread. Locks:
+   the registry lock; the orphan lock, for the orphan record. */
 #ifndef MLI_BOOKS_THREADS_H
 #define MLI_BOOKS_THREADS_H
 #include "api/api.h"
@@ -10,11 +14,11 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 
-/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
-   with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. While a thread starts or stops a helper, the helper's `state` is
-   MLI_HELPER_BUSY, so that no other thread does so, too. No helper waits for the end of another
-   helper. */
+/* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
+   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
+   end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
+   helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -22,8 +26,9 @@
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
-          MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
+          the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call to the general
+          path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -35,9 +40,11 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the thread shares a row with more threads than before: its next
-                                    call publishes the cells with too many unpublished bytes */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
+                                    to the thread's next sample */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
+                                    cells with too many unpublished bytes, because another thread
+                                    began to count on a row or reset a peak */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -47,8 +54,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
-    void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
-    uint64_t bits;   /* of a row: its bits in word2 */
+    void *value;     /* what was found: a cell, the ledger's copy of a tag, a site or a
+                        mli_thread_scope */
+    uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* the number of homes in the first cache, which lies in the thread
@@ -71,15 +79,18 @@ typedef struct mli_context {
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The members of a context that calls read. A thread record has those of its present context by
-   value. */
+/* The part of a context that every recording call reads. A thread record has a copy of this part of
+   the context that the thread is in. */
 typedef struct mli_current {
-    const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
-    struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
+    const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
+                                        none */
+    struct mli_span *span;           /* the span (books/spans) of the innermost scope, or NULL */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
-    uint64_t birth_bits;             /* the birth bits of word2 for this scope and stream under
-                                        birth_mark; 0 until they are looked up */
-    uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
+    uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
+                                        stream and the mark birth_mark; 0 until they are looked
+                                        up */
+    uint64_t birth_mark;             /* the mark, as mli_mark_bits returns it, for which birth_bits
+                                        holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
@@ -99,7 +110,8 @@ typedef struct mli_thread {
                                an exchange */
     mli_current now;        /* the members of the present context that calls read */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
-    uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
+    uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
+                               begin), less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
                                                  there is none */
@@ -107,21 +119,21 @@ typedef struct mli_thread {
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, which the thread itself reads here
-                                        without an acquire */
+    } own_chunks[MLI_BOOKS];         /* the chunks of the vectors `cells`; the thread itself reads
+                                        them here without an acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
     mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
                                         record is free, or is the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to, or NULL */
     struct memlord *lord;
-    mli_u64 detached;        /* how many blocks the thread detached, less those that it put back or
-                                ended; modulo 2^64 */
+    mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
+                                move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
-    uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
-                                mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
-                                every device, because the thread published cells of several */
-    int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
-                                alloc is picked */
+    uint32_t other_dev;      /* a device on which this call or an earlier one ended a block, until
+                                mli_call_end has looked at the device; 0 means none; MLI_DEV_ALL
+                                means every device, because the thread published cells of several */
+    int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
+                                picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
@@ -147,10 +159,10 @@ typedef struct mli_saver {
 } mli_saver;
 
 enum {                        /* memlord.threads.alert: the work that the end of a call finds */
-    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands allow for, or records
-                              to sweep */
+    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
+                              allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
-    MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
+    MLI_ALERT_WAITER = 4,  /* a thread in memlord_alloc_retry waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
@@ -159,7 +171,7 @@ enum {                        /* memlord.threads.alert: the work that the end of
                               are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
                                                          many flags near_threshold and
-                                                         check_requested are set */
+                                                         check_requested (mli_watch) are set */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
@@ -190,10 +202,10 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   Calls on the orphan record always enter so, because several threads share it, and what one of
-   them knows of the bit does not hold for the others. Requires: the caller holds the registry lock;
-   no other thread uses the record, unless it is the orphan record. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
+   Calls on the orphan record always enter by an exchange: several threads share it, and each of
+   them would have to know of the bit. Requires: the caller holds the registry lock; no other thread
+   uses the record, unless it is the orphan record. The exchange and the load are seq_cst: see
+   mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
@@ -219,11 +231,11 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 /* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
    Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
-/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
-   set. */
+/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
+   (mli_watch) are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets the number in the alert mask: how many flags near_threshold and check_requested are set.
-   Requires: no other thread changes the mask. */
+/* Sets the number in the alert mask: how many flags near_threshold and check_requested (mli_watch)
+   are set. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
    addition. */
@@ -246,27 +258,29 @@ MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 /* Returns how many thread records the ledger has, the orphan record included. */
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
 
-/* Sets the number of threads that the margins of bands allow for. A thread record beyond that
-   number raises an alert. */
+/* Sets the number of threads that bands allow for: each thread may keep bytes unpublished, and the
+   thresholds of bands have a margin for these (services/bands). A thread record beyond that number
+   raises an alert. */
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
-/* Returns the number of threads that the margins of bands allow for. */
+/* Returns the number of threads that bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or if an owner is
-   known to have died. Requires: the caller holds the registry lock. */
+/* Returns 1 if a sweep is due: a search for records whose thread has ended. It is due if there are
+   many records, or if a thread with a record is known to have ended. Requires: the caller holds the
+   registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
-/* Ends a sweep that has found `living` owners. The next sweep is due at twice as many records.
-   Requires: the caller holds the registry lock. */
+/* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
+   records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
-/* Writes the last report of a ledger, if one was requested, or was asked for at exit. */
+/* Writes the last report of a ledger, if a report was requested, or is to be written at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the function that runs at the exit of the calling thread, with the thread's number as its
-   argument. The add and the load are seq_cst, because another library may get the same key once the
-   key is deleted: see mli_process_end. */
+   argument. The add and the load are seq_cst, because another library may get the same exit key
+   once MemLord has deleted it: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
@@ -276,8 +290,9 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit, because it may come from a signal. The thread that clears the bit
-   writes the report. The acquire load pairs with the release store that set the saver. */
+   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
+   clears the bit writes the report. The acquire load pairs with the release store that set the
+   saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -308,7 +323,7 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
 /* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts the orphan record. Requires: the caller holds the registry lock. */
+/* Adds the orphan record to the list of records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the orphan lock for a fork. */

@@ -1,6 +1,9 @@
 /* Defines the watch of a device, which is the state of its bands, and decides when the holders of
-   the device (services/snapshots) are noted. Owns no state, because a watch is a part of the
-   device's record. May use base/. Locks: see mli_watch. */
+   the device are noted. A band (services/bands) is a range of a metric with a threshold at which a
+   collection of memory is due. A band check compares the metrics of a device with its bands.
+   Holders (services/snapshots) are the tags and sites that had the device's bytes at its peak. A
+   phys is a physical device. Owns no state, because a watch is a part of the device's record. May
+   use base/. Locks: see mli_watch. */
 #ifndef MLI_BOOKS_WATCHES_H
 #define MLI_BOOKS_WATCHES_H
 #include "api/api.h"
@@ -8,7 +11,8 @@
 #include "os/compiler.h"
 #include "base/atomics.h"
 
-/* The bytes of a device from which the metrics of bands are computed. */
+/* The bytes of a device from which the metrics of bands are computed: the live ones, those freed
+   since the last reset or collection, and those that the device's pool holds. */
 typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
@@ -18,14 +22,15 @@ typedef struct mli_levels {
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
-    mli_u64 check_above, check_below; /* a band check is requested when the published bytes reach
-                                         check_above or fall below check_below; signed */
+    mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
+                                         mli_row) reach check_above or fall below check_below;
+                                         signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
-    mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
-                       orders two checks, see mli_band_update. */
+    mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
+                       addition orders two checks (see mli_band_update). */
     uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
                                    its next; 0 means that it requests none */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
@@ -33,14 +38,14 @@ typedef struct mli_watch {
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
     uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
+    uint64_t gc_serial;         /* the serial number of the callback that runs, or 0 */
 } mli_watch;
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. They are if
-   the live bytes exceed those at the last note by more than a 16th. Below the peak, more than a
-   128th is enough. So holders are noted seldom while memory grows, and once more close to the
+/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. That is so
+   if `live` exceeds the live bytes at the last note by more than a 16th. Below the peak, more than
+   a 128th is enough. So holders are noted seldom while memory grows, and once more close to the
    peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 

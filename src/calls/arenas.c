@@ -14,8 +14,8 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* A change of arena balances. At first it has the bytes that a call asks for. mli_arena_balance
-   replaces them with the bytes that it has really added and taken off. */
+/* A change of arena balances. At first `in` and `out` are what a call asks for. mli_arena_balance
+   replaces them with the bytes that it really added and took off. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
                                tag */
@@ -25,7 +25,7 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns the bytes that it took off the tag. */
+/* Changes the balance of a tag. Returns how many bytes it took off the tag. */
 static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
     mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
@@ -38,10 +38,10 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
     mli_lock_drop(&row->lock);
     return out;
 }
-/* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
-   balance. Two calls may together leave the tags with more bytes than the device. At least one of
-   the calls notices it: each changes `arena` or `arena_tagged` before it reads both, and all these
-   accesses are seq_cst. */
+/* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
+   comes off the bytes of the device that have no tag. Two calls may together leave the tags with
+   more bytes than the device. At least one of the two calls notices this excess, because each
+   changes `arena` or `arena_tagged` before it reads both, and all these accesses are seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -56,9 +56,9 @@ static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
-/* Corrects the tags of a device if together they have more bytes than the device. It takes the
-   excess off the tag with the largest balance, at most that balance. Returns how many bytes it took
-   off, or 0 if there is no excess. *number is the row of the tag. */
+/* Corrects the tags of a device if together they have more bytes than the device. Takes the excess
+   off the tag with the largest balance, but no more than that balance. Returns how many bytes it
+   took off, or 0 if there is no excess. *number gets the row of the tag. */
 static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
     MLI_REQUIRE(mli_is_inside());
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
@@ -105,9 +105,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances and counts the change on the device and on the tag. The change is no alloc
-   and no free. The site counts added bytes as both in and out. An arena byte does not remember its
-   site, so no later call can take it off there. */
+/* Changes the balances, and counts the change on the device, on the tag and at the site. The change
+   counts as no alloc and no free. The site counts added bytes both as allocated and as freed,
+   because no later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -141,9 +141,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
 }
 
-/* Adds bytes without identity to a device, or takes them off. It takes off at most what the device
-   has; an excess counts as an underflow. The device and the bytes are checked as for an alloc, with
-   1 as a valid storage. */
+/* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
+   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as
+   for an alloc. An arena has no storage, so the check gets 1, which is a valid storage. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;

@@ -22,15 +22,17 @@
 #include "calls/record.h"
 
 enum { /* values of memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros: ending it is an error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
-    MLI_TOKEN_FREED,  /* free_begin freed the block, because memlord_block_use gave it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
+    MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
+                         given it fences */
+    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
 };
 
-/* Stores the sampled stack of a detached block in the token. */
+/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
+   still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -45,10 +47,11 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free. It detaches the block and keeps its entry in the token. word[0] and
-   word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
-   word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
-   the end of the realloc writes a line with both storages, and records the event with its site. */
+/* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
+   word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
+   word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
+   logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
+   with both storages. The event of the free then has no site of its own. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -83,8 +86,9 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Samples the stack of the new storage. If `storage` is 0, the block keeps the stack of the old
-   storage. Returns the row of the stack, or 0 if the block has none. */
+/* Samples the stack of a realloc. If `storage` is 0, the realloc has failed, and the block keeps
+   the stack that it had. Returns the row (the totals) of the stack, or 0 if the block has no
+   stack. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -170,8 +174,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that would be one too many is at
-                                            fault */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that is not known is at fault: there is
+                                            no room for it */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -179,17 +183,18 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* What a call with n blocks takes for each block before it records any block, so that it cannot run
-   out of memory halfway. MLI_DID_OPEN: it has put a placeholder of 0 bytes under the block's key.
-   MLI_DID_VIEW: it has added the reference that a track takes of a live key. Otherwise it has taken
-   nothing, because the block replaces another block under the same key. */
+/* What a call with n blocks prepares for each block before it records any block, so that it cannot
+   run out of memory halfway. If `did` is MLI_DID_OPEN, the call has put a placeholder of 0 bytes
+   under the block's key. If it is MLI_DID_VIEW, the key was live, and memlord_track_n has added a
+   reference to its block. Otherwise the call has prepared nothing, because the new block will
+   replace a block with the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
 } mli_hold;
 
 /* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
-   the number of blocks that hold memory. */
+   the number of blocks for which this was done. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -215,9 +220,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
-   If such a reference has become the last one of its block, the block ends here, and its end asks
-   fences of the host. */
+/* Takes back the references and the placeholders of a call with n blocks that has failed, the last
+   first. If such a reference has become the last one of its block, the block ends here. The end of
+   a block may call fences, which are functions of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -233,8 +238,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
-   placeholder meanwhile. */
+/* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
+   or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -256,9 +261,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory. That is the
-   case if the new block is charged to an account, or if another thread has ended the old block
-   since mli_hold_n. If there is no memory then, the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory. It needs
+   memory if it is charged to an account, or if another thread has ended the old block since
+   mli_hold_n. If there is no memory then, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -288,9 +293,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. Each dropped alloc makes the ledger expect one unknown free of
-   its key. But if the map has a live block under the key, the next free will find that block, so
-   the expectation is taken back. */
+/* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
+   expects one free that finds no block. But if the map has a live block under the same key, the
+   next free finds that block, so the function cancels the expected free. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -305,7 +310,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records all of n blocks or none. It takes all the memory first, and then records one block after
+/* Records all of n blocks or none. Takes all the memory first, and then records one block after
    another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
@@ -338,9 +343,10 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If it
-   did, or if the move has a fence, the source stays pending until all these fences are done, and
-   *chain gets the fences that the caller has to ask. A block that moves onto itself is replaced. */
+/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If there
+   are such fences, or if the move has a fence, the source stays pending until all these fences are
+   done, and *chain gets the fences that the caller has to ask. A block that moves to its own
+   storage on a device of the same type is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -414,9 +420,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, it ends no block. After any other error it
-   goes on with the next block, and returns the last error. With MEMLORD_DEBUG it logs one line for
-   all blocks. */
+/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
+   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
+   blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -441,8 +447,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Cleared, because the debug line of a later call would otherwise count this free
-               again. */
+            /* The note is cleared, because the debug line of a later call would otherwise count
+               this free again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -511,7 +517,8 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc with its token. */
+/* Ends a realloc with its token. If `new_storage` is 0, the realloc has failed, and the old block
+   comes back. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
                                              uint64_t new_storage, uint64_t bytes,
                                              const memlord_site *site) {
@@ -530,8 +537,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc that has already happened. It first takes the memory for the new entry, because
-   without that memory the old entry would be lost. */
+/* Records a realloc that has already happened. First takes the memory for the new entry, because
+   the old block would be lost if there were no memory later. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -615,9 +622,9 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
-   unchanged. If memlord_free_begin has freed the block already, because it had fences of
-   memlord_block_use, the function records a new block in its place. */
+/* Ends a free with its token: takes the bytes of the block off the counts. If `failed` is 1, puts
+   the block back on the map, unchanged. If memlord_free_begin has freed the block at once, because
+   memlord_block_use had given it fences, a failed free records a new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -657,16 +664,17 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* free_begin logged the free */
+    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
     mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
     return r;
 }
 
-/* Moves a block to another device or storage. If the source is not live, the destination's device
-   does not become known. The fence is discarded if no block waits for it. That is so if there is no
-   source, or if the block moves onto itself and is replaced. */
+/* Moves a block to another device or storage. If the source is not live, does not add the
+   destination's device to the ledger. Discards the fence if the move succeeds, but no block waits
+   for the fence. This happens if the alloc of the source was dropped, or if the block moves to its
+   own storage and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -694,7 +702,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route between its two devices, and on the device it goes to. */
+/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
+   device that the copy goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;

@@ -43,14 +43,14 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* not after a move, because the destination keeps the
-                                               references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
+                                               the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. If the block has no other
-   fence, it ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
+/* Takes a fence off its pending block, if the fence still has a block. If this was the last fence
+   of the block, ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
    fence has no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
@@ -85,8 +85,8 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
 /* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
-   (answer < 0). If it was the last fence of its block, also ends the block. Returns the bytes of
-   the block that it ended, or 0. */
+   (answer < 0). If this was the last fence of its block, also ends the block. Returns the bytes of
+   the block that ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -100,7 +100,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* if a block still has the fence, the block frees it */
+    f->asker = NULL; /* if a block still has the fence, the end of the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -153,7 +153,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the one that asks a fence. */
+/* Makes this thread the asker of a fence, and returns the fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
@@ -162,8 +162,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 }
 
 /* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue a
-   fence that nobody has asked yet comes first, because a fence may record its event when it is
-   first asked. Then comes the first fence of the queue, unless this poll, `round`, has asked it. */
+   fence that nobody has asked yet comes first, because its `done` may record an event of the device
+   when it is first called. Then comes the first fence of the queue, unless this poll, `round`, has
+   asked it. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -199,9 +200,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time, or NULL if no queue is due.
-   Sets p->due and p->late to the number of the call and to the time from which a queue may be due
-   next. */
+/* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
+   due. Sets p->due and p->late to the number of the call and to the time from which a queue may be
+   due next. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -222,10 +223,10 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
-/* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
+/* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
    Most calls only count themselves. A call looks for a queue when the count has reached p->due.
    Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the lock, it does nothing, so that no call waits for a call that asks. */
+   the fences lock, does nothing, so that no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -260,8 +261,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
 }
 
 /* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over. The caller does this first, so that all memory is taken before anything
-   changes. */
+   destination takes over from the source. The caller does this first, so that all memory is taken
+   before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {

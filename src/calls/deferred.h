@@ -1,5 +1,8 @@
-/* Defers frees: asks the fences of a freed block, and ends the block after the last of them is
-   done. To ask a fence is to call its `done`. Owns no state. May use books/. Invariants: a pending
+/* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
+   A fence has two functions of the host. `done` tells whether a device has finished with the block;
+   to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
+   the same queue are done in order. A side record has the facts of a block for which its entry in
+   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
    block stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 #ifndef MLI_CALLS_DEFERRED_H
@@ -13,17 +16,17 @@
 #include "books/map.h"
 #include "books/fences.h"
 
-/* A block is pending while its side record (what an entry has no room for) has a serial. When the
-   last fence of a block is done, the block ends, and its end calls mli_call_end like any call. The
-   slow function behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they
-   may end further blocks. Two rules bound this circle. When a fence ends a block, mli_call_end gets
-   0 for `asks`, and then asks no queue. A thread that runs a function of a fence asks no other
-   fence (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. When the last fence of a block is done,
+   the block ends, and its end calls mli_call_end like any call. The slow function behind
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
+   then asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. It does the work that the ledger's mask `alert` asks for on
-   that device. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. A thread without the system's barrier always takes the slow function, which
-   has a barrier. */
+/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
+   that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
+   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+   function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -37,31 +40,31 @@ enum { /* why a fence is attached to a block */
     MLI_ATTACH_MOVE  /* for a move, whose source is the block */
 };
 
-/* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
-   not MLI_ATTACH_USE, it also makes the block pending. Then *gone gets the entry of the block, and
-   *chain the fences that the caller asks next. If f is NULL, the block waits only for the fences
-   that it has already. After an error f still belongs to the caller. */
+/* Attaches fence f to a live block, in the place of the block's earlier fence with the same queue,
+   if there is one. If `why` is not MLI_ATTACH_USE, also makes the block pending. Then *gone gets
+   the entry of the block, and *chain the fences that the caller asks next. If f is NULL, the block
+   waits only for the fences that it has already. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks the fences of a block that was just freed, in the order in which they were attached. Nobody
-   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence counts
-   as not done, and a later poll asks it. */
+/* Asks the fences of a block that was just freed, in the order in which they were attached. No
+   thread has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence
+   counts as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
-/* Retires the pending blocks of a selector whose fences are done, and returns how many bytes that
-   credited. It asks the first fence of every queue, and goes on in a queue as long as its fences
-   are done. It does nothing in a call of the ledger's own allocator. */
+/* Ends the pending blocks whose fences are done, on the devices that `sel` selects, and returns the
+   bytes of these blocks. Asks the first fence of every queue, and goes on in a queue as long as its
+   fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` functions of the fences that are in the list to_drop, at the end of a call on a
-   device type. With `asks` 1 it first asks fences of one queue of that type. */
+/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
+   device type. If `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, only
-   its own fences count. The function first inserts the destination, as a copy of the source without
-   its fences and parts. Then it makes the source pending. */
+/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, the
+   source waits only for its own fences. The destination is inserted first: a copy of the source,
+   but without the fences and the parts of the source. Then the source becomes pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,

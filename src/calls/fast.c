@@ -15,38 +15,41 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the usual
-   case: sites are off, the thread is in no tag and no scope, and the block is in a shard of its
-   own. Such a call takes no lock and no locked instruction.
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free have all the code of
+   the usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard
+   of its own. Such a call takes no lock and no locked instruction.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path. So a thread's first call on a ledger goes there, and so does a call after
-        one on another ledger. The record, an mli_thread, has a mask `special`: what the thread's
-        calls have to do besides. In the usual case it is 0.
+        the general path. So a thread's first call on a ledger goes there, and so does a call that
+        follows a call on another ledger. The record, an mli_thread, has a mask `special`: what the
+        thread's calls have to do besides. In the usual case it is 0.
      2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
         inside. So either this call sees the other state, or the other thread sees t->inside. A
-        reader, and a table that grows, give the shard back to its owner. The first call of another
-        thread makes the shard shared for good: then every call locks the buckets that it uses.
+        thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
+        first call of another thread makes the shard shared for good: then every call locks the
+        buckets that it uses.
      3. Look at the home bucket, which the hash of the address chooses. The bucket's header has a
         print of each entry, a byte of the hash, and a call compares all prints at once. An alloc
         finds a vacant slot, a free finds the entry. mli_home_room and mli_home_find prepare the
         header that the call is to store, with the print of the slot set or cleared.
-     4. Find the device's number, its dev, and the thread's mli_cell for it. Only this thread counts
-        in the cell. A free compares the dev with the one in the entry.
+     4. Find the device's number, its dev, and the thread's mli_cell for it: the thread's part of
+        the device's counters. Only this thread counts in the cell. A free compares the dev with the
+        one in the entry.
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. Only the peak and the bands need more: mli_cell_publish_due has to see the cell if
-        an alloc raised its level above the cell's limit, or if a free took it below the published
-        part. The result of a count is then negative. The result for a free is also negative if a
-        band check is due.
+        at once. Only the peak and the bands need more work, and then the result of the count is
+        negative. The level of a cell is the bytes that the thread allocated, less those that it
+        freed. If an alloc raises the level above the cell's limit, or a free takes it below the
+        published part, mli_cell_publish_due has to publish the cell. After a free, a check of the
+        device's bands may be due.
      7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
-        mli_free_finish does this, after it has published the cells that are due. It also runs if
-        `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work for the
-        end of a call, such as events, fences, bands, waiters, or a report.
+        mli_free_finish does this, after it has published the cells that are due. This function also
+        runs if `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work
+        for the end of a call, such as events, fences, bands, waiters, or a report.
 
    The stores of the usual case, in their order:
      alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
@@ -57,38 +60,41 @@
    A call that the usual case does not serve goes to another function before it has changed
    anything:
      mli_alloc_other   if the arguments do not fit: another ledger than the thread's last one, a
-                       handle, a large block, a key that is refused. It sends handles to
-                       mli_alloc_full, and other calls to mli_alloc_slow
+                       handle (a key too small for an address), a large block, a key that is
+                       refused. It sends handles to mli_alloc_full, and other calls to
+                       mli_alloc_slow
      mli_alloc_full    if `special` is not 0 or the shard is not the thread's own. It serves the
                        bits of MLI_SPECIAL_SERVED (tags, sites, scopes, stacks), also in shared
                        shards
      mli_alloc_window  if the home bucket is not enough. It probes the buckets after the home. The
                        thread stays inside
      mli_alloc_slow    in all other cases, such as a missing cell. It runs the general path, in
-                       calls/record: every block, every shard, every thread. It makes what was not
-                       there: the record, the device, rows, cells
+                       calls/record: every block, every shard, every thread. It makes what is
+                       missing: the thread's record, the device, rows, cells
    A free has mli_free_other, mli_free_full, mli_free_window and mli_free_slow. mli_free_other also
    takes all releases, and mli_free_full all blocks with a row. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* Returns 1 if the key is an address. It returns 0 for a handle, and for a key that is refused,
-   such as 0. It returns 0 for the topmost keys too, because the addition wraps around. */
+/* Returns 1 if the key is an address. Returns 0 for a handle (a key too small for an address), and
+   for a key that is refused, such as 0. Returns 0 for the topmost keys too, because the addition
+   wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 
-/* Returns 1 if `alert` has something for the end of a call on this device. */
+/* Returns 1 if the ledger's mask `alert` has work for the end of a call on this device. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may take a
-   stack. Optimized code makes no note, because the note would cost saved registers on the way to
-   sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no frame. At
-   -O1 the note is missing, so a stack that cannot be unwound has no frame. On s390x such a call is
-   never a jump, because the fifth argument lies in a register that the callee preserves. */
+/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
+   a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
+   calls with sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no
+   frame of memlord_alloc on the stack. At -O1 the address stays unknown, so a stack that cannot be
+   unwound has no frame at all. Code for s390x always makes the note, because such a call is never a
+   jump there: the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -151,10 +157,10 @@ static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t stor
 
 /* Finds the dev of an entry. Returns 0 if the block has more than one reference or a sampled stack,
    or if its device is not of the type of `device`. The block is most often on `device`, so the
-   function starts from the dev of `device`, and then compares it with the entry's. The processor
-   predicts the branch, so it can count before the entry has come from memory. With 100,000 blocks
-   this saves a fifth of a call's time. The return in the branch keeps compilers from a conditional
-   move, which would wait for the entry. */
+   function starts from the dev of `device`, and then compares that dev with the entry's. The
+   processor predicts the branch, so the call can go on before the entry has come from memory. With
+   100,000 blocks this saves a fifth of a call's time. The return in the branch keeps compilers from
+   a conditional move, which would wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -168,7 +174,7 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
 }
 
 /* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
-   returns 0, if the block has a row of a site or a tag, or a side record, or if there is no
+   returns 0, if the block has a row of a site or a tag, or a side record, or if the thread has no
    cell. */
 static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
                                         memlord_device device, const mli_entry *e, uint32_t *dev) {
@@ -206,8 +212,9 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-/* Releases a block. A release of the last reference is a free. Most releases are of a view, which
-   only the general path serves, so this function does not try what memlord_free does. */
+/* Releases a block. A release of the last reference is a free. Most releases take one of several
+   references off a block. Only the general path does that, so this function does not try what
+   memlord_free does. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
@@ -226,8 +233,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in `special` ask for them. Takes all from the thread and its cache. Returns 0
-   if one of them is missing there, or if the alloc is to be sampled. */
+   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
+   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
+   sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -284,7 +292,7 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. It leaves the shard. */
+   table to grow, an event, an alert. Leaves the shard. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
@@ -301,7 +309,7 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. It leaves the shard. */
+   count at the site of the free, an event, an alert. Leaves the shard. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
@@ -317,8 +325,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 }
 
 /* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
-   of the counts returned a negative value, because the `or` keeps a sign. If `crowded` is 1, the
-   shard's table should grow. */
+   of the counts returned a negative value, because a bitwise or keeps the sign bit. If `crowded` is
+   1, the shard's table should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -403,10 +411,10 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* mli_alloc_other and mli_free_other take the calls that the usual case refuses by their arguments,
-   and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All other calls
-   take the general path: a call on another ledger than the thread's last one, a large block, a key
-   of 0. */
+/* mli_alloc_other and mli_free_other take the calls that the usual case refuses because of their
+   arguments, and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All
+   other calls take the general path: a call on another ledger than the thread's last one, a large
+   block, a key of 0. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
                                                                  memlord_device device,
                                                                  uint64_t storage, uint64_t bytes,
@@ -425,16 +433,16 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside, and
-   the home of a shared shard is locked. */
+   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
+   shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits since the call began. The next call serves these
-       bits. */
+    /* Other threads may have set further bits of this mask since the call began. The thread's next
+       call serves these bits. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;

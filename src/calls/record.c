@@ -7,9 +7,9 @@
 #include "books/fences.h"
 
 /* One alloc and one free on the general path.
-     1. Check the arguments. An alloc makes its device known.
+     1. Check the arguments. An alloc adds its device to the ledger if the device is new.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        from within the ledger's own allocator gets none, so it returns and records nothing.
+        that the ledger's own allocator makes gets no record, so it returns and records nothing.
      3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
         up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
@@ -40,8 +40,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 }
 
 /* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
-   ticket has closed, all bytes of the block count as new. If the account has closed, the bytes are
-   charged to no account. */
+   ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
+   are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how) {
@@ -113,7 +113,8 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
     return mli_alloc_general(lord, device, storage, bytes, &opts, how);
 }
 
-/* Records an alloc that has a site and no other options. It counts and logs a refusal. */
+/* Records an alloc that has a site and no other options. If the alloc is refused, counts and logs
+   this. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);

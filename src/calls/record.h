@@ -1,7 +1,10 @@
 /* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
    state. May use the books and calls/deferred. Invariants: a call checks everything before it
    changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
-   none of its own. base/ledger defines the words dev, row, cell and orphan record. */
+   none of its own. A dev is the number of a device. A row has the counters of a device, a site or a
+   tag; a cell has one thread's part of a row. A thread record is what the ledger keeps for a
+   thread; the orphan record serves threads that have none. A ticket is a reservation of the
+   host. */
 #ifndef MLI_CALLS_RECORD_H
 #define MLI_CALLS_RECORD_H
 #include "api/api.h"
@@ -25,10 +28,10 @@ typedef struct mli_call {
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
-/* Begins a call at `site` that records a block. It checks the arguments, makes the device known,
-   and gets the thread record. If call->t is NULL, the caller returns the result. If the ledger's
-   own allocator makes the call, call->t is NULL and the result is OK, so that the call records
-   nothing. */
+/* Begins a call at `site` that records a block. Checks the arguments, adds the device to the ledger
+   if it is new, and gets the thread record. If call->t is NULL, the caller returns the result. If
+   the ledger's own allocator makes the call, call->t is NULL and the result is OK, so that the call
+   records nothing. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -43,13 +46,13 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Marks the bytes of a call as in flight before the call records them, if the call names a ticket
-   or its thread has tickets. */
+/* If the call names a ticket, or its thread has tickets, marks the bytes of the call as in flight.
+   They may come off a ticket when the call has recorded them. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did` is 1 if the block was recorded. It puts the thread record back
+/* Ends a call and returns r. `did` is 1 if the block was recorded. Gives the thread record back
    first, because the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
@@ -63,9 +66,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. It keeps a copy of the tag's name; if there is no
-   memory for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on
-   that device, and sets the one that is not open to 0 in `out`. */
+/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; if there is no memory
+   for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on that
+   device; *out then has 0 in its place. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -73,8 +76,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                                           const memlord_site *site);
 
 /* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
-   is no memory for the block, it counts as dropped. Requires: mli_opts_settle has written `opts`,
-   or `opts` has neither tag nor ticket nor account. */
+   is no memory for the block, the alloc counts as dropped. Requires: mli_opts_settle has written
+   `opts`, or `opts` has neither tag nor ticket nor account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
@@ -90,12 +93,13 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* Records an alloc, for memlord_alloc on the general path. It counts and logs a refusal. */
+/* Records an alloc, for memlord_alloc on the general path. If the alloc is refused, counts and logs
+   this. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
-/* Ends a block, for memlord_free and memlord_release on the general path. It counts and logs a
-   refusal. */
+/* Ends a block, for memlord_free and memlord_release on the general path. If the call is refused,
+   counts and logs this. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);

@@ -53,8 +53,9 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     }
 }
 
-/* Reads the capacity of the cpu for an integrated GPU that the ledger has refused to let share it.
-   The driver's own figure of free bytes leaves out the page cache. */
+/* Reads the cpu's capacity for an integrated GPU. The ledger asks for this only if it has refused
+   to let the GPU share the cpu's memory. The driver's own figure of free bytes leaves out the page
+   cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -65,10 +66,10 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     return 0;
 }
 
-/* Returns the bytes of this process's context on device i. The function computes them once, when a
-   sample first finds the context: the bytes that the process holds then, less those in the ledger.
-   If NVML does not name the process, the growth of the device's used bytes stands for what the
-   process holds. */
+/* Returns the bytes of this process's context on device i, which is what the driver itself needs
+   there. The function computes them once, when a sample first finds the context: the bytes that the
+   process holds then, less those in the ledger. If NVML does not name the process, the growth of
+   the device's used bytes stands for what the process holds. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -83,8 +84,8 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
 }
 
 /* Sets the identity by which other processes know a device: its UUID as nvidia-smi -L prints it.
-   (The index of a device depends on CUDA_VISIBLE_DEVICES.) Each instance of a MIG device has a UUID
-   of its own. */
+   (The index of a device depends on CUDA_VISIBLE_DEVICES.) A MIG device is one of several instances
+   that a GPU is cut into, and each has a UUID of its own. */
 static void mli_cuda_identify(mli_cuda_attachment *probe, const mli_cuda_driver *d, int i) {
     unsigned char uuid[16];
     char text[48], name[256] = "";

@@ -1,6 +1,9 @@
-/* Has what the layer tells a ledger about a device: its capacity, this process's share, and what
-   its pools hold. Pollers call these functions, and so do threads that ask for a sample. Owns no
-   state. Locks: none. */
+/* Has what the layer (memlord_cuda.h) tells a ledger about a device: its capacity, this process's
+   share, and what its pools hold. A pool is CUDA's store of memory for calls such as
+   cudaMallocAsync. A graph is work that a stream has recorded; it may hold memory, too. An
+   integrated GPU uses the cpu's memory. Pollers, which are the ledger's threads that sample a
+   capacity, call these functions, and so do threads that ask for a sample. Owns no state. Locks:
+   none. */
 #ifndef MLI_CUDA_CAPACITY_H
 #define MLI_CUDA_CAPACITY_H
 #include "cuda/api/api.h"
@@ -20,17 +23,17 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
                                            memlord *lord, int device);
 
 /* Adds `delta` to the ledger's reserved bytes of a device, when memory outside of pools is
-   allocated or freed. If cudaFree frees a pool's block, the block counts as outside of pools until
-   the next sample. */
+   allocated or freed. A pool's block that cudaFree frees counts as outside of pools until the next
+   sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
-/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An
-   integrated GPU shares the cpu's memory and is never sampled itself. So the wrapped calls that
-   fill and empty its pools call this function. */
+/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. No
+   sample does so, because the cpu is sampled in their place. So the wrapped calls that fill and
+   empty the pools of these GPUs call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
-/* The ledger's capacity source for cuda devices. `user` is the ledger's mli_cuda_attachment.
-   Returns 0, or -1 if nothing is known. */
+/* Is the ledger's capacity source for cuda devices: stores the capacity of a device in *out. `user`
+   is the ledger's mli_cuda_attachment. Returns 0, or -1 if nothing is known. */
 MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out);
 
 #endif

@@ -6,7 +6,8 @@
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* Stores why there is no driver, formatted as by printf. The value of the expression is 0. */
+/* Stores why there is no driver, as a text that printf formats. The value of the expression is
+   0. */
 #define MLI_CUDA_WHY(...)                                                                     \
     (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 

@@ -1,5 +1,8 @@
-/* Owns the table of the driver's functions, and the number of threads inside each device. The
-   driver's prototypes are written out here, so that a host needs neither cuda.h nor -lcuda. Locks:
+/* Owns the table of the driver's functions, and the number of threads inside each device. A context
+   is the driver's state of a process on a device. The runtime uses the device's primary context;
+   while that exists, the device is active. A capture records the work of a stream instead of
+   running it. A thread's capture mode decides which calls end a capture with an error. The driver's
+   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda. Locks:
    mli_cuda_loaded_lock, while the driver loads. */
 #ifndef MLI_CUDA_DRIVER_H
 #define MLI_CUDA_DRIVER_H
@@ -7,7 +10,7 @@
 #include "cuda/knobs.h"
 #include "cuda/system.h"
 
-/* The functions of the driver. Each row has the field in the table, the symbol, 1 if the layer
+/* The functions of the driver. Each line has the field in the table, the symbol, 1 if the layer
    cannot do without the function, and the parameters. The functions of virtual memory come from
    MLI_CUDA_VIRTUAL. A CUdevice and an enum are an int here, and a CUcontext is a void *. Streams,
    events and pools have the runtime's types. */
@@ -58,7 +61,7 @@ enum { /* constants of cuda.h, which is not included */
     MLI_CUDA_NOT_INITIALIZED = 3,
     MLI_CUDA_NO_CONTEXT = 201, /* no context is current on the thread */
     MLI_CUDA_NOT_READY = 600,
-    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a host function of a stream */
+    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a function that cudaLaunchHostFunc queued */
     MLI_CUDA_CAPTURE_FIRST = 900,  /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
     MLI_CUDA_CAPTURED_EVENT = 907, /* the event was last recorded in a capture */
     MLI_CUDA_CAPTURE_LAST = 908,   /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
@@ -102,15 +105,15 @@ MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
    driver's own exit handlers, and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
-/* Takes the driver's handle of a device, and returns the runtime's number of that device, or the
-   handle itself if the device is not known. */
+/* Returns the runtime's number of the device for which the driver has this handle, or the handle
+   itself if the device is not known. */
 MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 
 /* Returns 1 if the device's primary context exists. */
 MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 
 /* Returns 1 for an error that means "not now": the work is not done, a stream is captured, or the
-   thread runs a host function of a stream. */
+   thread runs a function that cudaLaunchHostFunc queued. */
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
 /* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
@@ -130,8 +133,8 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* Enters an active device, until mli_cuda_leave_device: makes the device's primary context current
-   on this thread, retains it, and relaxes the capture mode. Returns 1, or 0 if the thread could not
+/* Enters an active device, until mli_cuda_leave_device: retains the device's primary context, makes
+   it current on this thread, and relaxes the capture mode. Returns 1, or 0 if the thread could not
    enter. If another thread has just reset the device by an unwrapped cudaDeviceReset, retaining
    makes a new context, and mli_cuda_leave_device ends it again. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);

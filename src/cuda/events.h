@@ -1,4 +1,6 @@
-/* Owns the events that are kept for reuse, their contexts, and the memory of small records. May use
+/* Owns the events that are kept for reuse, their contexts, and the memory of small records. A
+   stream is a queue of work on a device. An event is recorded on a stream, and is done when the
+   work before it is done. A context is the driver's state of a process on a device. May use
    cuda/driver. Locks: mli_cuda_streams_lock, which cuda/streams takes, too. No thread holds it
    while it calls the driver or the ledger. */
 #ifndef MLI_CUDA_EVENTS_H
@@ -26,17 +28,17 @@ typedef struct mli_cuda_context {
     int n[2];                /* the length of each of these lists */
 } mli_cuda_context;
 
-/* mli_cuda_cell_take returns a zeroed record of a kind, or NULL if there is no memory.
-   mli_cuda_cell_give gives a record back. Records are cut from pages that are never freed, and each
-   kind has a list of unused records. Requires: the caller holds mli_cuda_streams_lock. */
+/* mli_cuda_cell_take returns a zeroed record of a kind (MLI_CUDA_CELL_...), or NULL if there is no
+   memory. mli_cuda_cell_give gives a record back. Records are cut from pages that are never freed,
+   and each kind has a list of unused records. Requires: the caller holds mli_cuda_streams_lock. */
 enum { MLI_CUDA_CELL_FENCE, MLI_CUDA_CELL_STREAM, MLI_CUDA_CELL_EVENT, MLI_CUDA_CELL_CONTEXT,
        MLI_CUDA_CELL_TIME, MLI_CUDA_CELLS };
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_cell_give(int kind, void *cell);
 
-/* Returns the context with this handle and counts one more stream of it. Returns NULL if there is
-   no memory. *died is 1 if another context had the handle before; the events kept for that context
-   are forgotten. Requires: the caller holds mli_cuda_streams_lock. */
+/* Returns the record of the context with this handle, and counts one more stream of it. Returns
+   NULL if there is no memory. *died is 1 if another context had the handle before; the events kept
+   for that context are then forgotten. Requires: the caller holds mli_cuda_streams_lock. */
 MLI_CUDA_PRIVATE mli_cuda_context *mli_cuda_context_enter(void *handle, unsigned long long id,
                                                           int *died);
 
@@ -52,8 +54,9 @@ MLI_CUDA_PRIVATE void mli_cuda_event_keep(mli_cuda_context *context, int timed,
 MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context, int timed,
                                          mli_cuda_event *event);
 /* Calls a function of the driver for an event, and returns the driver's error. An event knows its
-   context, so no context is made current. If the driver still asks for a current context, calls
-   again with `context` current. Requires: the capture mode is relaxed. */
+   context, so the first call makes no context current. If the driver still asks for a current
+   context, calls again with `context` current. Requires: the capture mode is relaxed
+   (mli_cuda_relax). */
 MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
                                          void *context, cudaEvent_t event);
 /* Destroys kept events of a context, until it keeps at most `most` with timing and `most`

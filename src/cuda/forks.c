@@ -25,13 +25,13 @@ static void mli_cuda_fork_before(void) {
 static void mli_cuda_fork_parent(void) {
     mli_cuda_locks_each(mli_cuda_lock_drop);
 }
-/* Empties the seats in the child. A ledger's callbacks still point to them, but do nothing without
-   a driver. */
+/* Empties the records of attached ledgers (seats) in the child. The callbacks of a ledger still
+   point to its seat, but do nothing without a driver. */
 static void mli_cuda_fork_child(void) {
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
     mli_cuda_fork_parent();
 }
-/* Leaves the child without a driver. Takes no lock, because mli_cuda_loaded_lock stays held in the
+/* Makes the child find no driver. Takes no lock, because mli_cuda_loaded_lock stays held in the
    child if the parent was loading the driver. */
 static void mli_cuda_fork_absent(void) {
     static const char forked[] = "forked from the process that loaded the driver";

@@ -1,7 +1,7 @@
 /* Has the two halves of a wrapped free, before and after the real free. The first half takes the
-   block off the map, because another thread may get the address while the real free runs. The
-   second half credits the block's bytes, or puts the block back if the real free has failed. Owns
-   no state. Locks: none. */
+   block off the ledger's map, because another thread may get the address while the real free runs.
+   The second half ends the block, so that its bytes are no longer live, or puts it back if the real
+   free has failed. Owns no state. Locks: none. */
 #ifndef MLI_CUDA_FREES_H
 #define MLI_CUDA_FREES_H
 #include "cuda/api/api.h"
@@ -14,14 +14,14 @@ typedef struct mli_cuda_ending {
     uint64_t bytes;        /* how many bytes the free takes off the device's reserved bytes */
 } mli_cuda_ending;
 
-/* Takes a block off the map before its real free. `beside` is 1 if the memory is outside of
-   pools. */
+/* Takes a block off the map before its real free. `beside` is 1 if the memory may be outside of
+   CUDA's pools. */
 MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                           mli_cuda_ending *end, const memlord_site *site);
 
 /* Ends a free whose real free has returned `answer`, and returns `answer`. Lowers the device's
-   reserved bytes before it credits the block's bytes, so that these never count as cached (reserved
-   but not allocated). */
+   reserved bytes before it ends the block, so that the block's bytes never count as cached
+   (reserved but not allocated). */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 

@@ -1,5 +1,5 @@
-/* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
-   module. Locks: none. */
+/* Owns the bounds that a host may set by macros, and the macros of private declarations. Uses no
+   other module. Locks: none. */
 #ifndef MLI_CUDA_KNOBS_H
 #define MLI_CUDA_KNOBS_H
 #include "cuda/api/api.h"
@@ -26,7 +26,8 @@
 #if defined(MEMLORD_CUDA_NVTX)
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic" /* it casts object pointers to function pointers */
+#pragma GCC diagnostic ignored "-Wpedantic" /* the header casts object pointers to function
+                                               pointers */
 #endif
 #include <nvtx3/nvToolsExt.h>
 #if defined(__GNUC__)

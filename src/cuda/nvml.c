@@ -16,8 +16,8 @@ typedef struct mli_cuda_nvml_state {
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
     void *library;                          /* NULL if NVML is not loaded */
-    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL if NVML lacks the device, or if it is in MIG
-                                               mode */
+    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL if NVML lacks the device, or if the device is in
+                                               MIG mode (cut into instances) */
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
@@ -96,8 +96,8 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
-/* Has NVML list the processes. The list has room for 1024, because NVML fills in none if a list is
-   too short. It is static, because a thread's stack may be small. Requires: the caller holds
+/* Makes NVML list the processes. The list has room for 1024, because NVML fills in none if a list
+   is too short. It is static, because a thread's stack may be small. Requires: the caller holds
    mli_cuda_holders_lock. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {

@@ -1,8 +1,8 @@
-/* Owns the table of NVML's functions and NVML's handle of each device. Finds a device by its PCI
-   id, because NVML counts all devices of the machine, in another order. NVML is loaded for the
-   first seat that uses it, and unloaded after the last. The table changes at no other time. Locks:
-   mli_cuda_nvml_lock, while NVML loads or unloads; mli_cuda_holders_lock, while NVML lists
-   processes. */
+/* Owns the table of functions of NVML (NVIDIA's library that tells the state of GPUs), and NVML's
+   handle of each device. Finds a device by its PCI id, because NVML counts all devices of the
+   machine, in another order. NVML is loaded for the first attached ledger that uses it, and
+   unloaded after the last. The table changes at no other time. Locks: mli_cuda_nvml_lock, while
+   NVML loads or unloads; mli_cuda_holders_lock, while NVML lists processes. */
 #ifndef MLI_CUDA_NVML_H
 #define MLI_CUDA_NVML_H
 #include "cuda/api/api.h"
@@ -12,11 +12,12 @@
 
 /* The bytes that processes hold on a device. NVML takes locks of the driver to list them, so only
    one sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
-   another process id, so the list would have it among the others. After a list without this process
+   another process id, and the list has it as another process. So after a list without this process
    `others` is empty, and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
 typedef struct mli_cuda_holders {
     unsigned samples; /* how many samples of the device were taken */
-    unsigned misses;  /* how many lists in a row lacked this process, though it had a context */
+    unsigned misses;  /* how many lists in a row lacked this process, though it had a context (was
+                         using the device) */
     uint64_t ours;    /* the bytes of this process */
     memlord_other others[MEMLORD_OTHERS]; /* the other processes that hold the most bytes */
 } mli_cuda_holders;

@@ -1,6 +1,7 @@
-/* Owns the list of memory pools that wrapped calls have made or set. Other pools are not in it,
-   because they may be destroyed at any time. Locks: mli_cuda_pools_lock. No thread holds it while
-   it calls the driver. */
+/* Owns the list of memory pools that wrapped calls have made or set. A pool is CUDA's store of
+   memory of a device for calls such as cudaMallocAsync. A graph is work that a stream has recorded;
+   it may hold memory, too. Other pools are not in the list, because they may be destroyed at any
+   time. Locks: mli_cuda_pools_lock. No thread holds it while it calls the driver. */
 #ifndef MLI_CUDA_POOLS_H
 #define MLI_CUDA_POOLS_H
 #include "cuda/api/api.h"
@@ -19,9 +20,10 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
    on the list, stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
-/* Adds up the bytes of a device's pools, beginning with the current one, and of its graphs. If
-   `keep` is not NULL, trims them first, and leaves the pools *keep bytes together. Returns 0 if the
-   driver does not tell. Requires: this thread has entered the device. */
+/* Adds up the bytes of a device's pools, beginning with the current one (that of cudaMallocAsync),
+   and of its graphs. If `keep` is not NULL, trims them first (lets them give back unused memory),
+   and leaves the pools *keep bytes together. Returns 0 if the driver does not tell. Requires: this
+   thread has entered the device. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 

@@ -18,8 +18,8 @@ extern "C" {
 /* -- attach -- */
 
 /* Makes integrated GPUs share the cpu's memory in the ledger, or undoes that. They then have the
-   capacity of the cpu, with the limits of containers. If the ledger refuses, because of
-   reservations, a GPU stays a device of its own. */
+   capacity of the cpu, with the limits of containers. If the ledger refuses, because reservations
+   are open, a GPU stays a device of its own. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
@@ -62,7 +62,7 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     return r;
 }
 
-/* Detaches the ledger of a claimed seat. */
+/* Detaches the ledger of a seat that this thread has claimed. */
 static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     int last;
     mli_cuda_unhook(probe, d);
@@ -181,7 +181,7 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 /* -- stream-ordered frees -- */
 
 /* The use of a block on a stream. Between mli_cuda_use_begin and mli_cuda_use_end the call is a
-   user of the stream. */
+   user of the stream, so the stream's record stays. */
 typedef struct mli_cuda_use {
     mli_cuda_stream *stream; /* NULL if there was no memory */
     memlord_device device;   /* the device of the block */
@@ -201,7 +201,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* another thread, which cannot name this thread's per-thread stream, may ask the fence later */
+    /* a per-thread stream needs its event now, because another thread, which cannot name it, may
+       ask the fence later */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -230,7 +231,7 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
 }
 
 /* Gives the block its fence before the real free, after which another thread may get the address.
-   If there is no memory for a fence, the block is credited at once. */
+   If there is no memory for a fence, the block ends at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {

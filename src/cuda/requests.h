@@ -1,5 +1,5 @@
-/* Has what a wrapped allocation does: the real call, the choice of its device, its record, and the
-   retries. Owns no state. Locks: mli_cuda_process_lock, to read a policy. */
+/* Has what a wrapped allocation does: the real call, the choice of its device, its record in the
+   ledger, and the retries. Owns no state. Locks: mli_cuda_process_lock, to read a policy. */
 #ifndef MLI_CUDA_REQUESTS_H
 #define MLI_CUDA_REQUESTS_H
 #include "cuda/api/api.h"
@@ -31,7 +31,7 @@ typedef struct mli_cuda_request {
     unsigned flags;
     cudaMemPool_t pool; /* NULL means the current pool of the device */
     cudaStream_t stream;
-    int clean;          /* 1: the runtime had no last error before the call */
+    int clean;          /* 1: cudaGetLastError had no error before the call */
     cudaError_t answer; /* what the last call returned */
 } mli_cuda_request;
 

@@ -16,7 +16,7 @@ static void mli_cuda_time_free(mli_cuda_time *time) {
     mli_cuda_stream *s = time->stream;
     mli_cuda_context *context;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    context = s->context; /* another thread may set the context once the lock is dropped */
+    context = s->context; /* once the lock is dropped, another thread may set s->context */
     mli_cuda_event_keep(context, 1, time->start);
     mli_cuda_event_keep(context, 1, time->stop);
     mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
@@ -54,10 +54,10 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
     return NULL;
 }
 
-/* Puts measurements at the end of the list, or at its front if `back` is 1. A measurement whose
-   ledger is no longer attached ends instead, because memlord_cuda_detach may have emptied the list
-   already. Detaching clears the seat's key before it empties the list, so no measurement stays
-   behind. */
+/* Puts measurements at the end of the list, or at its front if `back` is 1. If the ledger of a
+   measurement is no longer attached, ends the measurement instead, because memlord_cuda_detach may
+   have emptied the list already. (It first makes the ledger count as not attached, so no
+   measurement stays behind.) */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);

@@ -1,6 +1,6 @@
-/* Owns the seats. A seat has an attached ledger and its description. Seats are never freed, so a
-   callback may keep a pointer to its seat. Locks: mli_cuda_process_lock. No thread holds it while
-   it calls the ledger. */
+/* Owns the seats. A seat is the record of an attached ledger, with the description that the host
+   gave. Seats are never freed, so a callback may keep a pointer to its seat. Locks:
+   mli_cuda_process_lock. No thread holds it while it calls the ledger. */
 #ifndef MLI_CUDA_SEATS_H
 #define MLI_CUDA_SEATS_H
 #include "cuda/api/api.h"
@@ -22,19 +22,21 @@ typedef struct mli_cuda_attachment {
     memlord_retry retry; /* the host's retry policy, if has_retry is 1; used under
                             mli_cuda_process_lock */
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
-    int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat reads
-                     this */
-    /* 1: the layer has made the device share the cpu's memory in the ledger */
+    int has_nvml; /* 1: the seat is a user of NVML; used only by the thread that changes the seat */
+    /* 1: the device shares the cpu's memory in the ledger, because the attach made it so */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
-    /* 1: the layer sets the reserved bytes of the device */
+    /* 1: samples and wrapped calls set the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes used on the device before this process had a context there; 0 if not known */
+    /* the bytes used on the device before this process had a context there (used the device); 0 if
+       not known */
     mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes of this process's context on the device; 0 if not known */
+    /* the bytes of this process's context on the device, which the driver itself needs; 0 if not
+       known */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
-    /* 1: the ledger has the identity of the device */
+    /* 1: the ledger was told the UUID of the device */
     mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
-    /* the number of stream-ordered calls, counted only where there is an integrated GPU */
+    /* the number of stream-ordered calls (such as cudaMallocAsync), counted only where there is an
+       integrated GPU */
     mli_cuda_u64 calls;
 } mli_cuda_attachment;
 
@@ -57,7 +59,7 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, i
 MLI_CUDA_PRIVATE void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state);
 
 /* Gives a claimed seat its description, or detaches its ledger if `desc` is NULL. Returns 1 if no
-   ledger is attached any more. Takes the lock after NVML has loaded, because that may take long.
+   ledger is attached any more. Loads NVML before it takes the lock, because loading may take long.
    Requires: the ledger does not call the seat's callbacks. */
 MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen,
                                               const mli_cuda_driver *d,

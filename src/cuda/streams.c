@@ -85,9 +85,9 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Ends a stream that the driver no longer has. The frees on it that no event stands for have
-   failed. If the stream's context is gone, too, so are the events, and all frees on the stream have
-   failed. */
+/* Ends a stream that the driver no longer has. The frees for which no event is recorded have
+   failed. If the stream's context is gone, too, so are the events, and all frees on the stream that
+   are not done have failed. */
 static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     int i;
     if (with_context) mli_cuda_stream_unlist(s);
@@ -118,8 +118,8 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
 }
 
 /* Returns the open stream with this handle and id, and adds a user. If there is none, makes the
-   stream if `add` is 1, else returns NULL. Before that it ends an open stream of the handle to
-   which the driver gave another id, because that stream was destroyed. */
+   stream if `add` is 1, else returns NULL. Before it makes one, it ends an open stream with this
+   handle and another id of the driver, because that stream was destroyed. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
@@ -215,8 +215,7 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
         if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid retaining a context */
         if (r) return r;
         r = d->primary_retain(&home.context, d->handle[s->device]);
-        /* this release does not end the context, because the context was active before, so others
-           hold it */
+        /* this release does not end the context: it was active before, so others hold it */
         if (!r) (void)d->primary_release(d->handle[s->device]);
         (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
@@ -232,8 +231,8 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
 
 /* -- recording -- */
 
-/* Records an event on a stream. Makes the event's handle first if it has none. A kept handle may be
-   gone because of a reset of the device. The function then makes and records a new one. Returns the
+/* Records an event on a stream. Makes the event's handle first if it has none. If the device was
+   reset, a kept handle may be gone, and the function makes and records a new one. Returns the
    driver's error. */
 static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, void *context,
                               int timed, mli_cuda_event *event) {
@@ -284,9 +283,9 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
 }
 
 /* Adds a mark, which is a recorded event that stands for all frees up to `position`. Replaces the
-   last mark if it is too near to the one before. If all marks are in use, gives up every second
-   mark, whose frees then wait for the next one, and doubles the least distance. Returns 1 or 0, as
-   mli_cuda_stream_record does. Requires: the caller holds mli_cuda_streams_lock. */
+   last mark if it is too near to the one before. If all marks are in use, first gives up every
+   second mark, whose frees then wait for the next one, and doubles the least distance. Returns 1 or
+   0, as mli_cuda_stream_record does. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -425,9 +424,9 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
     return refused;
 }
 
-/* Stores in the stream what mli_cuda_marks_ask found. The frees that a failed event stands for have
-   failed. If an event was recorded in a capture, all frees that are not done get a new event.
-   Requires: the caller holds mli_cuda_streams_lock. */
+/* Stores in the stream what mli_cuda_marks_ask found. If an event has failed, the frees that it
+   stands for have failed. If an event was recorded in a capture, all frees that are not done need a
+   new event. Requires: the caller holds mli_cuda_streams_lock. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
     if (!s->n) return; /* another thread has found meanwhile that the context is gone */
@@ -500,9 +499,9 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Returns an open stream with this handle. If `handle` is NULL, returns a listed stream of a
-   context, or a stream for whose context another thread is looking. Requires: the caller holds
-   mli_cuda_streams_lock. */
+/* Returns an open stream with this handle. If `handle` is NULL, returns a stream of a context that
+   is still in its bucket, or a stream for whose context another thread is looking. Requires: the
+   caller holds mli_cuda_streams_lock. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;

@@ -1,6 +1,9 @@
-/* Owns the streams that frees wait for, and the fences on them. May use cuda/events and
-   cuda/driver. Locks: mli_cuda_streams_lock. No thread holds it while it calls the driver or the
-   ledger. */
+/* Owns the streams that frees wait for, and the fences on them. A stream is a queue of work on a
+   device. An event is recorded on a stream, and is done when the work before it is done. A fence is
+   what a freed block waits for: that a stream has done the work before the free. While a stream is
+   captured, its work is recorded and not run, and no event can be recorded for a fence. A context
+   is the driver's state of a process on a device. May use cuda/events and cuda/driver. Locks:
+   mli_cuda_streams_lock. No thread holds it while it calls the driver or the ledger. */
 #ifndef MLI_CUDA_STREAMS_H
 #define MLI_CUDA_STREAMS_H
 #include "cuda/api/api.h"
@@ -10,21 +13,22 @@
 
 /* Each free that waits for a stream gets a position, a number that rises by one on that stream. An
    event that is recorded on the stream stands for all positions given before: when the event is
-   done, all these frees are. So a stream needs no list of its frees. One event serves all frees
-   that a capture has held back, and one event serves all uses of a stream that ends. A stream stays
-   known for a while after its last fence, because to find it again takes more calls of the
+   done, all these frees are done, too. So a stream needs no list of its frees. One event serves all
+   frees that a capture has held back, and one event serves all uses of a stream that ends. A stream
+   stays known for a while after its last fence, because to find it again takes more calls of the
    driver. */
 
 /* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
 
 /* The states of a stream. ENDS means that the stream is destroyed, and no event may be recorded on
-   it. CLOSED means that a thread ends the stream, or that its context is gone. No other thread may
-   then ask its events either. A handle finds only an OPEN stream. A reset finds the streams of its
-   context in every state, because it waits for the frees on destroyed streams, too. */
+   it. CLOSED means that a thread ends the stream, or that its context is gone, and that no other
+   thread may ask its events either. A look-up by handle finds only an OPEN stream. A reset finds
+   the streams of its context in every state, because it waits for the frees on destroyed streams,
+   too. */
 enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
 
-/* An event that is recorded, and the last position that it stands for. */
+/* A mark: an event that is recorded, and the last position that it stands for. */
 typedef struct mli_cuda_mark {
     mli_cuda_event *event;
     uint64_t position;
@@ -43,8 +47,8 @@ typedef struct mli_cuda_stream {
     unsigned users;            /* how many fences and scopes are on the stream, and how many calls
                                   work with it */
     unsigned inside;           /* how many threads call the driver for the stream */
-    unsigned unplaced;         /* how many fences have no position yet, because their blocks are
-                                  live */
+    unsigned unplaced;         /* how many fences have no position yet, because their blocks are not
+                                  freed yet */
     uint64_t given;            /* the position of the latest free (positions count a stream's
                                   frees) */
     uint64_t recorded;         /* the last position that an event stands for */
@@ -58,8 +62,8 @@ typedef struct mli_cuda_stream {
     unsigned char state;       /* MLI_CUDA_OPEN, _ENDS or _CLOSED */
     unsigned char asking;      /* 1: a thread asks the driver for the stream's events, so no other
                                   thread asks or replaces them */
-    unsigned char answered;    /* 1: the ledger's first question whether a fence is done gets "not
-                                  yet" without a call of the driver */
+    unsigned char answered;    /* 1: when the ledger first asks whether a fence is done, the answer
+                                  is "not yet" without a call of the driver */
     int n;                              /* the number of marks */
     mli_cuda_mark mark[MLI_CUDA_MARKS]; /* the events not known to be done, in their order */
 } mli_cuda_stream;
@@ -72,7 +76,7 @@ typedef struct mli_cuda_fence {
     int asked;         /* 1: the ledger has asked before whether the fence is done */
 } mli_cuda_fence;
 
-/* 1: where this thread would only ask whether an event is done, it waits for the event. */
+/* 1: this thread waits for an event where it would otherwise only ask whether the event is done. */
 MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
 /* Returns 1 for a default stream, which has the handle 0, 1 or 2. Every context has a legacy
@@ -84,16 +88,16 @@ MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
 /* Returns the stream of a handle, and makes this call a user of it. Returns NULL if there is no
-   memory. `device` is the device of the block. *here is 1 for a default stream of the context that
-   is current. On a thread that never called the runtime no context is current. */
+   memory. `device` is the device of the block. *here is 1 if the stream is a default stream of the
+   context that is current. (On a thread that never called the runtime no context is current.) */
 MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
 /* Ends what mli_cuda_stream_find began: this call is no longer a user of the stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
 /* Records an event for the frees on the stream that no event stands for. Returns 1 if they have an
    event now. Returns 0 if none can be recorded now, for example because the stream is captured.
-   Returns -1 if they never get an event. `here` is what mli_cuda_stream_find said on this thread,
-   or 0. */
+   Returns -1 if they never get an event. `here` is the *here of mli_cuda_stream_find on this
+   thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
 /* Calls mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
@@ -103,7 +107,7 @@ MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle);
 
 /* Ends the streams with this handle, and records one event for all fences on each. If `handle` is
-   NULL, ends the streams of a context, and waits for these events. */
+   NULL, ends the streams of a context instead, and waits for these events. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context);
 
 /* Records an event with timing on a stream and returns it. Returns NULL if that cannot be done
@@ -114,9 +118,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
    work that the stream has now. Any other fence waits for the work that the stream has when the
    ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* The `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
+/* Is the function `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
-/* The `drop` of a memlord_fence. Frees the fence. */
+/* Is the function `drop` of a memlord_fence. Frees the fence. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
 /* Sets the field `answered` of a stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered);

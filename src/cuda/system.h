@@ -1,4 +1,4 @@
-/* Owns what differs between systems: shared libraries, a lock, the process id, atomics.
+/* Owns what differs between operating systems: shared libraries, a lock, the process id, atomics.
    Locks: none. */
 #ifndef MLI_CUDA_SYSTEM_H
 #define MLI_CUDA_SYSTEM_H
@@ -60,9 +60,9 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
 
-/* MLI_CUDA_REAL(name) is the runtime's own function, even where --wrap redirects its name. With the
-   per-thread default stream some names are macros. MLI_CUDA_PASTE is a macro of its own, so that
-   these macros are expanded before it pastes. */
+/* MLI_CUDA_REAL(name) is the runtime's own function, even where the linker's --wrap redirects its
+   name. With the per-thread default stream some names are macros. MLI_CUDA_PASTE is a macro of its
+   own, so that these macros are expanded before it pastes. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name
 #define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)

@@ -5,7 +5,7 @@
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* Looks, as a memlord_part_fn, for the part that has the mapping's address or, if m->bytes is not
+/* Looks, as a memlord_part_fn, for the part that lists the mapping's address or, if m->bytes is not
    0, the part that is exactly the mapping's range. Copies the part into the mapping, and stops. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;

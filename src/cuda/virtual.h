@@ -1,7 +1,8 @@
-/* Records physical memory and its mappings in the ledger. The key of a block of physical memory is
-   the driver's handle. The block has a reference for each handle and for each mapping, and a part
-   for each mapped range. The shape of the part lists the addresses of the range. The driver says
-   which handle an address belongs to. Owns no state. Locks: none. */
+/* Records physical memory and its mappings in the ledger. Physical memory is what cuMemCreate
+   makes, and cuMemMap maps to addresses. The key of a block of physical memory is the driver's
+   handle. The block has a reference for each handle and for each mapping, and a part for each
+   mapped range. The description of the part lists the addresses of the range as its shape. The
+   driver says which handle an address belongs to. Owns no state. Locks: none. */
 #ifndef MLI_CUDA_VIRTUAL_H
 #define MLI_CUDA_VIRTUAL_H
 #include "cuda/api/api.h"
@@ -26,7 +27,7 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
                                            const memlord_site *site);
 
 /* Finds the mapping that begins at an address. Retains its handle until mli_cuda_mapping_end, so
-   that no other memory gets the handle before the ledger is right. Returns 0 if nothing is mapped
+   that no other memory gets the handle before the ledger is updated. Returns 0 if nothing is mapped
    at the address. A mapping that is not in the ledger has 0 bytes, and must not be ended. */
 MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
                                             uint64_t address, mli_cuda_mapping *m);

@@ -4,8 +4,8 @@
 #define MLI_OS_KNOBS_H
 #include "api/api.h"
 
-/* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
-   the compiler stops here. */
+/* The defaults of the knobs that a host may define (>>knobs in the manual). If a knob has an
+   impossible value, the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
@@ -47,9 +47,9 @@
 #error "stb_ds.h came before memlord.h: put MEMLORD_IMPLEMENTATION in a file of its own"
 #endif
 
-/* Declares a private function or table that other modules use. In the product it is static. In a
-   build with an object for each module the linker sees it, and hosts do not. A variable is declared
-   in the header of its module and defined in the body. */
+/* Declares a private function or table that other modules use. In the product, memlord.h, it is
+   static. In a build with an object for each module the linker sees it, and hosts do not. A
+   variable is declared in the header of its module and defined in the body. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;

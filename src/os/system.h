@@ -60,8 +60,8 @@ MLI_PRIVATE void mli_yield(void);
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
 /* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
-   it is the kernel's number. If a sandbox refuses to tell that, and on other POSIX systems, it is
-   pthread_self, an address. */
+   it is the kernel's number of the thread. On other POSIX systems, or if a sandbox refuses to tell
+   the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
    Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not

@@ -1,6 +1,8 @@
-/* Finds the functions of the program that call a standard library at a site: in each stack of the
-   site, the innermost one in no library. Owns the list of stacks by site in the report. May use
-   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
+/* Finds the functions that a site was called from. In each stack of the site this is the innermost
+   function that is in no standard library and is not the site's own function. A row is the number
+   of a site on one device, or the number of a stack. Owns the list of the stacks of each site in
+   the report. May use reports/capture and the reading functions of books/. Locks: those of the
+   reading functions. */
 #ifndef MLI_REPORTS_CALLERS_H
 #define MLI_REPORTS_CALLERS_H
 #include "api/api.h"
@@ -8,26 +10,39 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up
-                          without a function */
+#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
+                          one without a function */
 
-/* What one function of the program allocated at a site, as far as the site's stacks tell. The
+/* What was allocated at a site when one function called it, as far as the site's stacks tell. The
    numbers are estimates if stacks are samples. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
+    uint64_t at_peak_bytes; /* what was live at the peak of the device */
+    uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
+                       are any; else the live bytes; if no caller has these, the allocated bytes */
 } mli_caller;
-typedef struct mli_callers {
+struct mli_callers {
     size_t count;
-    mli_caller at[MLI_CALLERS + 1]; /* ordered by live bytes, and then by allocated bytes, the most
-                                       first */
-} mli_callers;
+    uint64_t sum;                   /* the sum of the shares */
+    mli_caller at[MLI_CALLERS + 1]; /* the largest share first */
+};
+
+/* Walks the functions of a stack that are in no standard library. */
+typedef struct mli_own_walk {
+    memlord *lord;
+    uint32_t node, function; /* the node of the frame to look at next, and which of the functions
+                                that are inlined there; at the start the innermost node and 0 */
+} mli_own_walk;
+/* Returns the next function, the innermost first, or NULL after the last one. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
 
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of the site with the number `row`. There are none if the site is not in a
-   standard library, or has no stack. */
-MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
+/* Returns the callers of the site with the number `row`, in memory of the report that the next call
+   overwrites, or NULL if none is known. Of a site that is in no standard library they are known
+   only as far as the functions in its stacks have names. */
+MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row);
 
 #endif

@@ -24,6 +24,7 @@
 #include "reports/callers.h"
 #include "reports/growth.h"
 #include "reports/leaks.h"
+#include "reports/lists.h"
 
 typedef struct mli_json_writer {
     mli_report *r;
@@ -146,14 +147,9 @@ static void mli_json_phys_all(mli_report *r) {
     mli_jsonf(r->o, ",\n'capacity':[");
     for (i = 0; i < r->phys_count; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_jsonf(r->o,
-                  ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
-                  "'context':%ju,'neighbours':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,"
-                  "'age_ns':%ju,'limit':%ju,'held':%ju,'devices':[",
-                  mli_device_code(line->of.device), line->total, line->used, line->free,
-                  line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
-                  line->process,
-                  line->others, line->age, line->limit, line->held);
+        mli_jsonf(r->o, ",\n{'device':'%i'", mli_device_code(line->of.device));
+        mli_list_json(r->o, MLI_LIST_CAPACITY, line);
+        mli_jsonf(r->o, ",'devices':[");
         for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes the capacity
                                                    counts */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
@@ -169,9 +165,9 @@ static void mli_json_accounts(mli_report *r) {
     mli_jsonf(r->o, ",\n'accounts':{'open':%ju,'largest':[", (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_jsonf(r->o,
-                  ",\n{'name':%s,'device':'%i','bytes':%ju,'peak':%ju,'limit':%ju,'refused':%ju}",
-                  s->name, mli_device_code(s->device), s->bytes, s->peak, s->limit, s->refused);
+        mli_jsonf(r->o, ",\n{'name':%s,'device':'%i'", s->name, mli_device_code(s->device));
+        mli_list_json(r->o, MLI_LIST_ACCOUNTS, s);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]}");
 }
@@ -180,25 +176,25 @@ static void mli_json_streams(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'streams':{'count':%ju,'more':%ju,'largest':[", (uint64_t)r->streams,
               (uint64_t)r->streams_lost);
-    for (i = 0; i < r->stream_lines; i++)
-        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i','bytes':%ju,'blocks':%ju}",
-                  r->stream[i].stream,
-                  mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device),
-                  r->stream[i].bytes, r->stream[i].blocks);
-    mli_jsonf(r->o, "],'rest':{'bytes':%ju,'blocks':%ju}}", r->stream_rest.bytes,
-              r->stream_rest.blocks);
+    for (i = 0; i < r->stream_lines; i++) {
+        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i'", r->stream[i].stream,
+                  mli_report_device(r, r->stream[i].dev));
+        mli_list_json(r->o, MLI_LIST_STREAMS, &r->stream[i]);
+        mli_put_str(r->o, "}");
+    }
+    mli_jsonf(r->o, "],'rest':{");
+    mli_list_json(r->o, MLI_LIST_STREAMS, &r->stream_rest);
+    mli_put_str(r->o, "}}");
 }
 
 static void mli_json_tags(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'tags':[");
     for (i = 1; i <= r->tags; i++) {
-        const memlord_tag_stat *s = &r->tag[i].stat;
-        mli_jsonf(r->o,
-                  ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'peak_error':%ju,"
-                  "'blocks':%ju,'expected':%ju,'variance':%jd}",
-                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak,
-                  r->tag[i].peak_error, s->blocks, s->expected, s->variance);
+        mli_jsonf(r->o, ",\n{'tag':%s,'device':'%i'", r->tag[i].stat.tag,
+                  mli_device_code(r->tag[i].of.device));
+        mli_list_json(r->o, MLI_LIST_TAGS, &r->tag[i]);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]");
 }
@@ -274,14 +270,11 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     mli_json_frames(w);
     mli_jsonf(r->o, ",'list':[");
     for (i = 0; i < r->stacks && !r->o->failed; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_json_stack(w, r->stack[i].node);
-        mli_jsonf(r->o,
-                  ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'at_peak_bytes':%ju,'samples':%ju,'error_bytes':%ju",
-                  mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, r->stack[i].held, s->samples, s->error_bytes);
-        if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
+        const mli_stack_line *line = &r->stack[i];
+        mli_json_stack(w, line->node);
+        mli_jsonf(r->o, ",'device':'%i'", mli_device_code(line->stat.device));
+        mli_list_json(r->o, MLI_LIST_STACKS, line);
+        if (!w->brief) mli_json_u64(r->o, "temporaries", line->stat.temporaries);
         mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o,
@@ -291,17 +284,19 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
-/* Writes the callers of a site in a library, and what each of them allocated, if they are known. */
+/* Writes the callers of a site, and what was allocated for each of them, if they are known. */
 static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
-    mli_callers callers;
+    const mli_callers *callers = mli_callers_of(r, row);
     size_t i;
-    mli_callers_of(r, row, &callers);
-    if (!callers.count) return;
+    if (!callers) return;
     mli_jsonf(r->o, ",'callers':[");
-    for (i = 0; i < callers.count; i++)
-        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}",
-                  (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
-                  callers.at[i].live_bytes);
+    for (i = 0; i < callers->count; i++) {
+        const mli_caller *c = &callers->at[i];
+        mli_jsonf(r->o,
+                  ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
+                  "'at_peak_bytes':%ju}",
+                  (const void *)c->at, c->alloc_bytes, c->allocs, c->live_bytes, c->at_peak_bytes);
+    }
     mli_put_str(r->o, "]");
 }
 static void mli_json_sites(mli_report *r) {
@@ -313,11 +308,10 @@ static void mli_json_sites(mli_report *r) {
         const uint64_t error = mli_site_stat_fill(r->lord, i, &s);
         if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
         s.site = mli_site_display_of(r->lord, s.site);
-        mli_jsonf(r->o,
-                  ",\n{'site':%p,'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,"
-                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju,'peak_error':%ju",
-                  (const void *)s.site, mli_device_code(s.device), s.alloc_bytes,
-                  s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes, error);
+        mli_jsonf(r->o, ",\n{'site':%p,'device':'%i'", (const void *)s.site,
+                  mli_device_code(s.device));
+        mli_list_json(r->o, MLI_LIST_SITES, &s);
+        mli_json_u64(r->o, "peak_error", error);
         if (memlord_site_place(r->lord, s.site, &place) == MEMLORD_OK)
             mli_jsonf(r->o, ",'module':%s,'offset':%ju,'build_id':%s", place.module, place.offset,
                       place.build_id);
@@ -519,8 +513,8 @@ static MLI_COLD void mli_json_series(mli_report *r) {
     for (n = 0; n < list->growing; n++) {
         const mli_series *s = &list->grows[n];
         mli_json_series_of(r, s);
-        mli_jsonf(r->o, ",'bytes_per_minute':%ju,'since_ns':%ju,'snapshots':%ju,'r2':%g}",
-                  s->rate, list->snapshot[s->since]->time, (uint64_t)s->points, s->fit);
+        mli_list_json(r->o, MLI_LIST_GROWTH, s);
+        mli_jsonf(r->o, ",'since_ns':%ju,'r2':%g}", list->snapshot[s->since]->time, s->fit);
     }
     mli_put_str(r->o, "]}");
 }
@@ -561,11 +555,17 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes the bytes and the number of leaked blocks. */
+static void mli_json_amount(mli_report *r, uint64_t bytes, uint64_t blocks) {
+    const mli_leak_sum sum = {bytes, blocks, 0};
+    mli_list_json(r->o, MLI_LIST_LEAKS, &sum);
+}
 static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     const uint64_t unknown = s->devices ? 0 : UINT64_MAX;
-    mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
-              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes,
-              s->devices | unknown, s->tags | unknown, s->scopes | unknown);
+    mli_jsonf(r->o, "{'site':%p", (const void *)mli_leak_site_of(&r->leak_sites, s));
+    mli_json_amount(r, s->bytes, s->blocks);
+    mli_jsonf(r->o, ",'devices':%ju,'tags':%ju,'scopes':%ju", s->devices | unknown,
+              s->tags | unknown, s->scopes | unknown);
     mli_jsonf(r->o, s->devices == 1 ? ",'device':'%i'" : ",'device':null",
               s->devices == 1 ? mli_report_device(r, s->dev) : 0);
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
@@ -614,18 +614,19 @@ static void mli_json_leaks(const mli_json_writer *w) {
     for (i = 0; i < r->leaks.count; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         const memlord_block_info of = mli_leak_info(r->lord, leak);
-        mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
-                  (const void *)of.site, of.tag, of.scope, mli_device_code(of.device),
-                  leak->blocks, leak->bytes);
+        mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i'", (const void *)of.site,
+                  of.tag, of.scope, mli_device_code(of.device));
+        mli_json_amount(r, leak->bytes, leak->blocks);
+        mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o, "],'by_stack':[");
     for (i = 0; i < r->stack_leaks; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
         const uint32_t dev = mli_stack_row_at(r->lord, leak->row)->dev;
         mli_json_stack(w, mli_stack_leak_node(r, i));
-        mli_jsonf(r->o, ",'device':'%i','count':%ju,'bytes':%ju,'samples':%ju}",
-                  mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
-                  leak->samples);
+        mli_jsonf(r->o, ",'device':'%i'", mli_report_device(r, dev));
+        mli_json_amount(r, leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_jsonf(r->o, ",'samples':%ju}", leak->samples);
     }
     mli_put_str(r->o, "]");
     mli_json_leak_sites(r);
@@ -641,9 +642,8 @@ static MLI_COLD void mli_json_mistakes(mli_report *r) {
         mli_jsonf(r->o, ",\n{'kind':%s,'device':'%i','storage':", mli_anomaly_name(a->kind),
                   mli_device_code(a->device));
         mli_jsonf(r->o, a->storage ? "'%jx'" : "null", a->storage);
-        mli_jsonf(r->o, ",'count':%ju,'bytes':%ju,'first_ns':%ju,'last_ns':%ju,'site':%p,'born':%p,"
-                        "'tag':%s}",
-                  a->count, a->bytes, a->first_ns, a->last_ns,
+        mli_list_json(r->o, MLI_LIST_MISTAKES, a);
+        mli_jsonf(r->o, ",'site':%p,'born':%p,'tag':%s}",
                   (const void *)(a->site.file[0] ? &a->site : NULL),
                   (const void *)(a->born.file[0] ? &a->born : NULL), a->tag);
     }
@@ -653,13 +653,13 @@ static MLI_COLD void mli_json_mistakes(mli_report *r) {
 static void mli_json_moves(mli_report *r) {
     const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
-    while ((route = mli_route_next(r->lord, route)) != NULL)
-        mli_jsonf(r->o,
-                  ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
-                  "'copied_bytes':%ju}",
-                  mli_report_device(r, route->from), mli_report_device(r, route->to),
-                  mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
-                  mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
+    while ((route = mli_route_next(r->lord, route)) != NULL) {
+        const mli_route_line line = mli_route_line_of(route);
+        mli_jsonf(r->o, ",{'from':'%i','to':'%i'", mli_report_device(r, route->from),
+                  mli_report_device(r, route->to));
+        mli_list_json(r->o, MLI_LIST_ROUTES, &line);
+        mli_put_str(r->o, "}");
+    }
     mli_put_str(r->o, "]");
 }
 
@@ -800,10 +800,11 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
                        2^53 */
-              ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
-              "'scope':%s,'site':%p,'name':%s,'dtype':%s",
-              mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
-              b->scope, (const void *)b->site, b->meta.name, b->meta.dtype);
+              ",\n{'device':'%i','storage':'%jx'",
+              mli_device_code(b->device), b->storage);
+    mli_list_json(r->o, MLI_LIST_BLOCKS, b);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s,'site':%p,'name':%s,'dtype':%s", b->tag, b->scope,
+              (const void *)b->site, b->meta.name, b->meta.dtype);
     mli_json_shape(r->o, &b->meta);
     mli_jsonf(r->o, ",'flags':%ju,'pending':%ju", (uint64_t)b->meta.flags,
               (uint64_t)(b->pending != 0));

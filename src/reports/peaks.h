@@ -1,4 +1,5 @@
-/* Divides what each device held at its peak among stacks and sites. Owns no state. May use
+/* Divides what each device held at its peak among stacks and sites. A site is a place of code that
+   allocates. Stacks are samples if only some allocs are picked to have one. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 #ifndef MLI_REPORTS_PEAKS_H
 #define MLI_REPORTS_PEAKS_H

@@ -24,6 +24,7 @@
 #include "reports/callers.h"
 #include "reports/growth.h"
 #include "reports/leaks.h"
+#include "reports/lists.h"
 
 #define MLI_TEXT_BAR 48 /* the number of columns of the bar of live bytes */
 
@@ -36,8 +37,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
-#define MLI_TEXT_CALLERS 3     /* the most callers of a standard library that are shown for a
-                                  site */
+#define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
 
@@ -63,6 +63,22 @@ static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t show
     if (shown >= have) return;
     mli_text_left_out(r, have - shown, one);
     mli_putf(r->o, ", %jo\n", bytes);
+}
+
+/* Begins a list: writes a blank line, the headings of the columns, and two blanks. */
+static void mli_text_head(mli_report *r, mli_list list) {
+    mli_put_str(r->o, "\n");
+    mli_list_headings(r->o, list, 0);
+    mli_put_str(r->o, "  ");
+}
+/* Writes the numbers of a line of a list. */
+static void mli_text_row(mli_report *r, mli_list list, const void *line) {
+    mli_list_text(r->o, list, line, 0);
+}
+/* Writes the numbers of a line of leaks. */
+static void mli_text_leak_row(mli_report *r, uint64_t bytes, uint64_t blocks) {
+    const mli_leak_sum sum = {bytes, blocks, 0};
+    mli_text_row(r, MLI_LIST_LEAKS, &sum);
 }
 
 /* Writes a line for each type of device that has several devices. */
@@ -140,11 +156,12 @@ static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
     uint64_t left = r->tag_bytes;
     if (!shown) return;
-    mli_put_str(r->o, "\n        live        peak    blocks    expected    variance  tag\n");
+    mli_text_head(r, MLI_LIST_TAGS);
+    mli_put_str(r->o, "tag\n");
     for (i = 0; i < shown; i++) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%12jo%12jo%10ju%12jo%+12jd  %s", s->allocated, s->peak, s->blocks,
-                 s->expected, s->variance, s->tag);
+        mli_text_row(r, MLI_LIST_TAGS, &r->top_tag[i]);
+        mli_putf(r->o, "  %s", s->tag);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(r->top_tag[i].of.device));
         mli_put_str(r->o, "\n");
         left -= s->allocated;
@@ -152,77 +169,59 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions of the program that called the library at a site, with their shares of its
-   live bytes or, if there are none, of its allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of its bytes at the peak or
+   of its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of
+   its allocated bytes: " < load load.c:7 90 %, ...". */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
-    const uint32_t row = mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev);
-    uint64_t live = 0, bytes = 0;
-    mli_callers callers;
-    size_t i;
-    mli_callers_of(r, row, &callers);
-    for (i = 0; i < callers.count; i++) {
-        live += callers.at[i].live_bytes;
-        bytes += callers.at[i].alloc_bytes;
-    }
-    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++) {
-        const mli_caller *c = &callers.at[i];
-        const double part = (double)(live ? c->live_bytes : c->alloc_bytes);
-        const double percent = live | bytes ? 100 * part / (double)(live ? live : bytes) : 0;
-        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)c->at, percent);
-    }
-    if (i < callers.count) mli_put_str(r->o, ", ...");
-    if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
+    const mli_callers *callers =
+        mli_callers_of(r, mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev));
+    size_t i, count;
+    if (!callers) return;
+    count = callers->count;
+    while (count > 1 && !callers->at[count - 1].share) count--;
+    for (i = 0; i < count && i < MLI_TEXT_CALLERS; i++)
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)callers->at[i].at,
+                 callers->sum ? mli_share_of_live(callers->at[i].share, callers->sum) : 0);
+    if (i < count) mli_put_str(r->o, ", ...");
+    if (mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
 }
 static void mli_text_sites(mli_report *r, size_t most) {
     size_t i, shown = r->sites < most ? r->sites : most;
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
-    mli_putf(r->o,
-             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
-             "sites, %jo live\n",
-             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
+    mli_text_head(r, MLI_LIST_SITES);
+    mli_putf(r->o, "hotspots by %s: %ju of %ju sites, %jo live\n", r->by_peak ? "peak" : "live",
+             (uint64_t)shown, r->site_total, sum);
     for (i = 0; i < shown; i++) {
-        const memlord_site_stat *s = &r->site[i];
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
-                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
-                 s->alloc_bytes, (const void *)s->site);
-        if (s->site != &mli_arena_site) mli_text_callers(r, s);
-        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
+        memlord_site_stat s = r->site[i];
+        if (s.site == &mli_arena_site) s.peak_bytes = UINT64_MAX; /* it is not known */
+        mli_text_row(r, MLI_LIST_SITES, &s);
+        mli_putf(r->o, "  %p", (const void *)s.site);
+        if (s.site != &mli_arena_site) mli_text_callers(r, &s);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s.device));
         mli_put_str(r->o, "\n");
     }
 }
 
-/* Writes the functions of a frame that are in no standard library, the innermost first. `shown` is
-   how many functions of the stack are already written. Returns that number plus the functions of
-   this frame, or MLI_TEXT_FRAMES + 1 if the stack has more than MLI_TEXT_FRAMES. */
-static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
-    const memlord_site *site = mli_site_display(r->lord, frame);
-    const mli_functions *all = mli_site_functions(r->lord, site);
-    const memlord_function alone = {*site, 0};
-    uint32_t i, count = all ? all->count : 1;
-    for (i = 0; i < count && shown <= MLI_TEXT_FRAMES; i++) {
-        const memlord_function *f = all ? &all->at[i] : &alone;
-        if (f->library) continue;
-        if (shown < MLI_TEXT_FRAMES) mli_putf(r->o, shown ? " < %p" : "%p", (const void *)&f->at);
-        shown++;
-    }
-    return shown;
-}
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". A
-   stack in which all functions are of standard libraries is shown as its innermost frame. */
+/* Writes the functions of a stack that are in no standard library, the innermost first, as in "grow
+   cache.c:7 < load main.c:3 < ...". A stack in which all functions are of standard libraries is
+   shown as its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    mli_own_walk walk = {NULL, 0, 0};
+    const memlord_site *at;
     size_t shown = 0;
-    uint32_t at = node;
-    for (; at && shown <= MLI_TEXT_FRAMES; at = mli_stack_node_at(r->lord, at)->parent)
-        shown = mli_text_frame(r, mli_stack_node_at(r->lord, at)->site, shown);
+    walk.lord = r->lord;
+    walk.node = node;
+    while ((at = mli_own_next(&walk)) != NULL && shown++ < MLI_TEXT_FRAMES)
+        mli_putf(r->o, shown > 1 ? " < %p" : "%p", (const void *)at);
     if (!node)
         mli_put_str(r->o, "(unknown)");
     else if (!shown)
         mli_putf(r->o, "%p",
                  (const void *)mli_site_display(r->lord, mli_stack_node_at(r->lord, node)->site));
-    mli_put_str(r->o, shown > MLI_TEXT_FRAMES ? " < ...\n" : "\n");
+    mli_put_str(r->o, at ? " < ...\n" : "\n");
 }
 /* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
@@ -242,19 +241,17 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
              (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     if (samples) mli_put_str(r->o, "; error: the standard error of live, -: no sample lives");
-    mli_putf(r->o, "\n        live%s        peak     at peak      allocs   allocated\n",
-             samples ? "       error" : "");
+    mli_put_str(r->o, "\n");
+    mli_list_headings(r->o, MLI_LIST_STACKS, samples);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_putf(r->o, "%12jo", s->live_bytes);
-        if (samples && s->live_bytes)
-            mli_putf(r->o, "%12jo", s->error_bytes);
-        else if (samples)
-            mli_put_str(r->o, "           -"); /* the error is not known, because some live blocks
-                                                  may not have been picked */
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->peak_bytes, r->stack[i].held, s->allocs,
-                 s->alloc_bytes);
-        mli_text_stack(r, r->stack[i].node);
+        mli_stack_line line = r->stack[i];
+        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* it is not known, because
+                                                                          some live blocks may not
+                                                                          have been picked */
+        mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
+        mli_put_str(r->o, "  ");
+        mli_text_stack(r, line.node);
     }
     for (; i < r->stacks; i++)
         left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
@@ -268,13 +265,13 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity           total        free        self     process"
-                      "      others       limit        held\n");
+    mli_put_str(r->o, "\ncapacity    ");
+    mli_list_headings(r->o, MLI_LIST_CAPACITY, 0);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-12i%12jo%12jo%12jo%12jo%12jo%12jo%12jo\n",
-                 mli_device_code(line->of.device), line->total, line->free, line->self, line->rest,
-                 line->others, line->limit, line->held);
+        mli_putf(r->o, "%-12i", mli_device_code(r->phys[i].of.device));
+        mli_text_row(r, MLI_LIST_CAPACITY, &r->phys[i]);
+        mli_put_str(r->o, "\n");
     }
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
@@ -362,26 +359,29 @@ static void mli_text_ages(mli_report *r, uint32_t i) {
 static void mli_text_accounts(mli_report *r) {
     size_t i;
     if (!r->accounts) return;
-    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
-             (uint64_t)r->account_lines, (uint64_t)r->accounts);
+    mli_text_head(r, MLI_LIST_ACCOUNTS);
+    mli_putf(r->o, "accounts: %ju of %ju\n", (uint64_t)r->account_lines, (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
-                 s->refused, s->name, mli_device_code(s->device));
+        mli_text_row(r, MLI_LIST_ACCOUNTS, s);
+        mli_putf(r->o, "  %s on %i\n", s->name, mli_device_code(s->device));
     }
 }
 
 static void mli_text_streams(mli_report *r) {
     size_t i;
     if (!r->streams) return;
-    mli_putf(r->o, "\n       bytes      blocks  streams: %ju of %ju%s\n", (uint64_t)r->stream_lines,
-             (uint64_t)r->streams, r->streams_lost ? " or more" : "");
-    for (i = 0; i < r->stream_lines; i++)
-        mli_putf(r->o, "%12jo%12ju  %jx on %i\n", r->stream[i].bytes, r->stream[i].blocks,
-                 r->stream[i].stream,
-                 mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device));
-    if (r->stream_rest.blocks)
-        mli_putf(r->o, "%12jo%12ju  on others\n", r->stream_rest.bytes, r->stream_rest.blocks);
+    mli_text_head(r, MLI_LIST_STREAMS);
+    mli_putf(r->o, "streams: %ju of %ju%s\n", (uint64_t)r->stream_lines, (uint64_t)r->streams,
+             r->streams_lost ? " or more" : "");
+    for (i = 0; i < r->stream_lines; i++) {
+        mli_text_row(r, MLI_LIST_STREAMS, &r->stream[i]);
+        mli_putf(r->o, "  %jx on %i\n", r->stream[i].stream,
+                 mli_report_device(r, r->stream[i].dev));
+    }
+    if (!r->stream_rest.blocks) return;
+    mli_text_row(r, MLI_LIST_STREAMS, &r->stream_rest);
+    mli_put_str(r->o, "  on others\n");
 }
 
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
@@ -398,7 +398,7 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
                                  &count, &bytes);
     for (i = 0; i < n; i++) {
         const memlord_part_info *part = &r->part[i];
-        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
+        mli_putf(r->o, "%26jo at %ju", part->bytes, part->offset);
         if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
         mli_text_meta(r->o, &part->meta);
         mli_put_str(r->o, "\n");
@@ -410,8 +410,8 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
 }
 
 static void mli_text_block(mli_report *r, const memlord_block_info *b) {
-    mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-             b->storage);
+    mli_text_row(r, MLI_LIST_BLOCKS, b);
+    mli_putf(r->o, "  %i %jx", mli_device_code(b->device), b->storage);
     if (b->tag) mli_putf(r->o, " [%s]", b->tag);
     mli_text_meta(r->o, &b->meta);
     if (b->scope) mli_putf(r->o, " in %s", b->scope);
@@ -424,8 +424,8 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->block[i].bytes;
-    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
-             (uint64_t)shown, r->total.live_blocks, sum);
+    mli_text_head(r, MLI_LIST_BLOCKS);
+    mli_putf(r->o, "largest blocks: %ju of %ju, %jo\n", (uint64_t)shown, r->total.live_blocks, sum);
     for (i = 0; i < shown; i++) {
         mli_text_block(r, &r->block[i]);
         if (parts) mli_text_parts(r, &r->block[i]);
@@ -477,13 +477,14 @@ static MLI_COLD void mli_text_growth(mli_report *r) {
     size_t i;
     if (!r->series.growing) return;
     mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at "
-                      "least 8 snapshots and 1 s with R2 >= 0.8\n"
-                      "    a minute   snapshots       since       R2\n");
+                      "least 8 snapshots and 1 s with R2 >= 0.8\n");
+    mli_list_headings(r->o, MLI_LIST_GROWTH, 0);
+    mli_put_str(r->o, "       since       R2\n");
     for (i = 0; i < r->series.growing; i++) {
         const mli_series *s = &r->series.grows[i];
         const char *tag = mli_series_tag(r->lord, s);
-        mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
-                 r->series.snapshot[s->since]->time);
+        mli_text_row(r, MLI_LIST_GROWTH, s);
+        mli_putf(r->o, "%12jX    ", r->series.snapshot[s->since]->time);
         mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
         if (s->book == MLI_BOOK_TAG) mli_putf(r->o, "  tag %s", tag ? tag : "(untagged)");
         if (s->book == MLI_BOOK_SITE)
@@ -514,7 +515,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
-    mli_putf(r->o, "%12jo%11ju ", s->bytes, s->blocks);
+    mli_text_leak_row(r, s->bytes, s->blocks);
+    mli_put_str(r->o, " ");
     mli_put_leak_site(r, r->o, s);
     mli_put_str(r->o, "\n");
     if (s->devices < 2 && s->tags + (uint32_t)s->untagged < 2 &&
@@ -523,7 +525,8 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     for (i = 0; i < r->leaks.count && groups < MLI_TEXT_LEAK_GROUPS; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         if (r->leak_sites.of[i] != number) continue;
-        mli_putf(r->o, "%12jo%11ju      ", leak->bytes, leak->blocks);
+        mli_text_leak_row(r, leak->bytes, leak->blocks);
+        mli_put_str(r->o, "      ");
         mli_put_leak(r->o, r->lord, leak, 0);
         mli_put_str(r->o, "\n");
         groups++;
@@ -550,20 +553,22 @@ static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
     if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
-    mli_putf(r->o, r->mark ? "\n       bytes     blocks  leaks since mark %ju: "
-                           : "\n       bytes     blocks  still live, and no mark was set: ",
+    mli_text_head(r, MLI_LIST_LEAKS);
+    mli_putf(r->o, r->mark ? "leaks since mark %ju: " : "still live, and no mark was set: ",
              r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->leak_sites.lines && i < MLI_TEXT_LEAKS; i++) mli_text_leak_site(r, i + 1);
     mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
-    mli_putf(r->o, "\n       bytes     blocks  %s by stack", r->mark ? "leaks" : "still live,");
+    mli_text_head(r, MLI_LIST_LEAKS);
+    mli_put_str(r->o, r->mark ? "leaks by stack" : "still live, by stack");
     mli_text_estimates(r);
     mli_put_str(r->o, "\n");
     for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_text_leak_row(r, leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_put_str(r->o, "  ");
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
         left -= leak->bytes;
     }
@@ -575,11 +580,13 @@ static void mli_text_routes(mli_report *r) {
     const mli_route *route = NULL;
     int lines = 0;
     while ((route = mli_route_next(r->lord, route)) != NULL) {
-        if (!lines++)
-            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
-        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
-                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
-                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
+        const mli_route_line line = mli_route_line_of(route);
+        if (!lines++) {
+            mli_text_head(r, MLI_LIST_ROUTES);
+            mli_put_str(r->o, "from, to\n");
+        }
+        mli_text_row(r, MLI_LIST_ROUTES, &line);
+        mli_putf(r->o, "  %i, %i\n", mli_report_device(r, route->from),
                  mli_report_device(r, route->to));
     }
 }
@@ -643,12 +650,12 @@ static MLI_COLD void mli_text_modules(const mli_report *r) {
 static MLI_COLD void mli_text_mistakes(mli_report *r) {
     size_t i;
     if (!r->mistakes) return;
-    mli_put_str(r->o, "\n       count       bytes       first        last  mistakes, the heaviest "
-                      "first\n");
+    mli_text_head(r, MLI_LIST_MISTAKES);
+    mli_put_str(r->o, "mistakes, the heaviest first\n");
     for (i = 0; i < r->mistakes; i++) {
         const memlord_anomaly *a = &r->mistake[i].is;
-        mli_putf(r->o, "%12ju%12jo%12jX%12jX  %s, %i", a->count, a->bytes, a->first_ns, a->last_ns,
-                 mli_anomaly_name(a->kind), mli_device_code(a->device));
+        mli_text_row(r, MLI_LIST_MISTAKES, a);
+        mli_putf(r->o, "  %s, %i", mli_anomaly_name(a->kind), mli_device_code(a->device));
         if (a->storage) mli_putf(r->o, " %jx", a->storage);
         if (a->site.file[0]) mli_putf(r->o, ", at %p", (const void *)&a->site);
         if (a->born.file[0]) mli_putf(r->o, ", born at %p", (const void *)&a->born);

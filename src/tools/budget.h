@@ -23,7 +23,8 @@
     one invocation of the scope. Temporaries are known where every alloc has a stack
     (MEMLORD_STACK_BYTES=1) and the profile lists all stacks.
 
-    Requires: the rows and options of diff.c, which includes this file, and output.h.
+    Requires: the rows and options of diff.c, which includes this file, and output.h. A row is a
+    device, tag, scope, site, stack or leak of a profile, with its bytes.
 */
 #ifndef BUDGET_H
 #define BUDGET_H
@@ -57,8 +58,8 @@ typedef struct entry {
 
 /* -- the values of a profile -- */
 
-/* Returns how many blocks were temporary: their thread freed each of them before its next alloc.
-   Returns NaN if that is not known. */
+/* Returns how many blocks were temporary, which means that their thread freed them before its next
+   alloc. Returns NaN if that is not known. */
 static double temporaries(void) {
     const cJSON *stacks = get(now.root, "stacks"), *item;
     double sum = fabs(now.sample - 1) > 0 ? NAN : 0; /* the sum is whole only if every alloc has a
@@ -74,7 +75,7 @@ static double fact_value(const struct fact *f) {
     return cJSON_IsNumber(number) ? bytes_of(number) : NAN;
 }
 
-/* Returns the name of a site without its line or offset, as stem_text does. */
+/* Returns the name of a site without its line or offset, as stem_text of diff.c does. */
 static const char *without_line(const char *name) {
     const char *on = NULL, *next = name, *offset = strstr(name, "+0x"), *space = strchr(name, ' ');
     while ((next = strstr(next, " on "))) on = next++;
@@ -89,7 +90,7 @@ static int by_stem_only(const void *a, const void *b) {
     return by_stem((const row *)a, (const row *)b);
 }
 
-/* Returns the one row with a peak that has the function and file of the key. Returns NULL if there
+/* Returns the only row that has a peak, and the function and file of `key`. Returns NULL if there
    is none, or more than one. */
 static row *row_of_stem(const row *key) {
     row *any = (row *)bsearch(key, rows, row_count, sizeof *rows, by_stem_only), *one = NULL;
@@ -104,7 +105,7 @@ static row *row_of_stem(const row *key) {
    order of their names. */
 static row *row_named(int kind, const char *name) {
     const char *stem = kind == SITE ? without_line(name) : name;
-    const row key = {kind, 0, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}};
+    const row key = {kind, 0, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}, 0};
     row *r = row_count ? (row *)bsearch(&key, rows, row_count, sizeof *rows, by_name) : NULL;
     if (!r && row_count && kind == SITE) r = row_of_stem(&key);
     return r && r->sides & 2 ? r : NULL;
@@ -124,8 +125,8 @@ static int budget_finer(const row *r, double budget, double tolerance) {
     return 1;
 }
 
-/* Prints how many peaks are taken as exact, because a profile of 0.4.0 has no peak_error of
-   tags. */
+/* Prints how many peaks are taken as exact, because a profile that MemLord 0.4.0 wrote has no
+   peak_error of tags. */
 static void budget_doubt(void) {
     size_t unknown_errors = 0;
     for (size_t i = 0; i < row_count; i++)
@@ -218,8 +219,8 @@ static const char *entry_amount(const entry *e, double v, char *text) {
 
 /* -- the check -- */
 
-/* Returns the site whose bytes grew most, on the device of an entry if the entry is of one. Returns
-   NULL if no site grew. */
+/* Returns the site whose bytes grew most. If the entry is of a device, only sites on that device
+   count. Returns NULL if no site grew. */
 static const cJSON *grown_most(const entry *e) {
     const int column = e->r ? PEAK : LIVE;
     const char *device = e->r ? joined(" on %s", e->name) : "";
@@ -236,14 +237,15 @@ static const cJSON *grown_most(const entry *e) {
     return most ? most->site : NULL;
 }
 
-/* Returns the name by which live blocks (an item of "by_site" of the leaks) belong to an entry: of
-   a tag, a scope, or any other. */
+/* Returns the name of the tag (if `kind` is TAG) or scope (if `kind` is SCOPE) of an item of the
+   profile's list of leaks "by_site". For any other kind returns the name of the entry, so that all
+   items belong to it. */
 static const char *entry_name(const cJSON *blocks, int kind, const entry *e) {
     return kind == TAG ? row_name(blocks, TAG, "")
                        : kind == SCOPE ? text_of(blocks, "scope") : e->name;
 }
 
-/* Returns the live bytes that a site holds of a tag or scope in a profile. */
+/* Returns how many live bytes of the entry's tag or scope a site holds in a profile. */
 static double held_by(const struct profile *p, int kind, const entry *e, const cJSON *site) {
     const cJSON *item;
     double bytes = 0;
@@ -255,8 +257,9 @@ static double held_by(const struct profile *p, int kind, const entry *e, const c
     return bytes;
 }
 
-/* Returns the site with a line whose live blocks of a tag or scope grew most, or NULL if none grew.
-   The live bytes by site and tag are all that a profile knows of a tag's sites. */
+/* Returns the site whose live blocks of the entry's tag or scope grew most, or NULL if none grew.
+   Only sites with a known line count. Compares live bytes, because a profile has no peaks by site
+   and tag. */
 static const cJSON *grown_within(const entry *e) {
     const cJSON *item, *most = NULL;
     double by, highest = 0;
@@ -271,8 +274,9 @@ static const cJSON *grown_within(const entry *e) {
     return most;
 }
 
-/* Returns the site with a known line that holds most of what is over its budget: at the peak of a
-   device, or of the live blocks of a tag, a scope or all. Returns NULL if there is none. */
+/* Returns the site that holds most of the bytes of an entry that is over its budget: of a device's
+   peak, or of the live blocks of a tag or scope, or of all live blocks. Only sites with a known
+   line count. Returns NULL if there is none. */
 static const cJSON *holds_most(const entry *e) {
     const int kind = e->r ? e->r->kind : strcmp(e->kind, "leaks") ? TOTAL : LEAK;
     const cJSON *list = kind > DEVICE ? get(get(now.root, "leaks"), "by_site") : NULL, *item;
@@ -280,7 +284,7 @@ static const cJSON *holds_most(const entry *e) {
         const char *device = text_of(item, "device");
         if (kind == DEVICE && device && !strcmp(device, e->name)) list = get(item, "sites");
     }
-    cJSON_ArrayForEach(item, list) { /* the most bytes first */
+    cJSON_ArrayForEach(item, list) { /* the item with the most bytes comes first in the list */
         const cJSON *site = get(item, "site");
         const char *name = entry_name(item, kind, e);
         if (name && !strcmp(name, e->name) && cJSON_GetNumberValue(get(site, "line")) > 0)
@@ -296,8 +300,8 @@ static const cJSON *site_over(const entry *e) {
 }
 
 static void passed_print(const entry *e, int first) {
-    const char *what = e->r ? "peak" : "found"; /* budgets of devices, tags, scopes and sites are
-                                                   peaks */
+    const char *what = e->r ? "peak" : "found"; /* a budget of a device, tag, scope or site limits a
+                                                   peak */
     char a[40], b[40], c[40];
     (void)entry_amount(e, e->budget, a), (void)entry_amount(e, e->found, b);
     (void)entry_amount(e, e->found - e->budget, c);
@@ -313,8 +317,8 @@ static void passed_print(const entry *e, int first) {
     printf("over budget: %s %s: budget %s, %s %s, over by %s\n", e->kind, e->name, a, what, b, c);
 }
 
-/* Checks an entry. Returns 0 if it is within its budget, 1 if it is over, 2 if it is not known, and
-   3 if its peak may be too low by more than the tolerance. */
+/* Checks an entry. Returns 0 if its value is within the budget, 1 if it is over, 2 if it is not
+   known, and 3 if its peak may be too low by more than the tolerance. */
 static int entry_check(const entry *e, const struct fact *f) {
     if (!f && !e->r) note("%s '%s' is in the budget alone", e->kind, e->name);
     if (f && !f->number && isnan(e->found))
@@ -403,8 +407,8 @@ static size_t list_raise(cJSON *list, size_t *raised, size_t *kept) {
     return finer;
 }
 
-/* Adds the names that a list lacks. Prints each of them if `aloud` is 1. Returns how many peaks may
-   be too low by more than the tolerance. */
+/* Adds an entry for each row of the profile that a list lacks. Prints each of them if `aloud` is 1.
+   Returns how many peaks may be too low by more than the tolerance. */
 static size_t list_extend(cJSON *list, int aloud, size_t *added) {
     size_t finer = 0;
     char text[40];
@@ -421,14 +425,14 @@ static size_t list_extend(cJSON *list, int aloud, size_t *added) {
     return finer;
 }
 
-/* Writes a file beside the budget, and then puts it in the budget's place, so that a full disk
-   loses nothing. */
+/* Writes a file beside the budget, and then puts it in the budget's place, so that the old budget
+   stays if the disk is full. */
 static void budget_save(const char *path, cJSON *root) {
     const char *beside = joined("%s.tmp", path);
     FILE *file = fopen(beside, "w");
     int failed = !file || fprintf(file, "%s\n", cJSON_Print(root)) < 0;
     if (file && fclose(file)) failed = 1;
-    if (!failed && rename(beside, path)) { /* rename of Windows does not replace a file */
+    if (!failed && rename(beside, path)) { /* on Windows, rename does not replace a file */
         remove(path);
         failed = rename(beside, path);
     }

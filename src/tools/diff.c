@@ -22,9 +22,11 @@
     names. Places of a module without a build id are paired only in two files of the same run. In
     another build an offset is another place: the places without a name in such a module are one
     row, which is not compared. A stack shows five frames, the innermost first, and passes over
-    those of standard libraries; --json has all frames. If stacks are samples, the standard error of
-    a change stands behind the name: two runs have different samples, so stacks change even if the
-    program did not.
+    those of standard libraries; --json has all frames. Stacks that show the same are one row, but
+    not where the arrow is at the peak, because peaks do not add up. If stacks are samples, the
+    standard error of a change stands behind the name: two runs have different samples, so stacks
+    change even if the program did not. So the first sentence then names a site, whose change is
+    exact.
 */
 #define MEMLORD_STATIC /* functions that are not called are not compiled */
 #define MEMLORD_IMPLEMENTATION
@@ -34,7 +36,8 @@
 #include <math.h>
 
 enum { LIVE, PEAK, ALLOCATED, COLUMNS };
-enum { TOTAL, DEVICE, TAG, SCOPE, SITE, STACK, LEAK, KINDS }; /* a new budget has DEVICE to SCOPE */
+enum { TOTAL, DEVICE, TAG, SCOPE, SITE, STACK, LEAK, KINDS }; /* --accept writes DEVICE to SCOPE
+                                                                 into a new budget */
 
 static const char *const columns[COLUMNS] = {"live", "peak", "allocated"};
 
@@ -66,7 +69,8 @@ typedef struct words {
 } words;
 
 typedef struct row {
-    int kind, sides;            /* bit 0 of sides: base has the row; bit 1: now has it */
+    int kind, sides;            /* bit 0 of sides: the profile `base` has the row; bit 1: the
+                                   profile `now` has it */
     int strange;                /* 1: the row stands for places that cannot be compared */
     const char *name, *stem;    /* the stem is the name without its line or offset */
     const cJSON *site;          /* the site in the profile; NULL for a row of another kind */
@@ -79,23 +83,28 @@ typedef struct row {
                                    the row; NaN if a value is not known */
     double low[2];              /* by how much the row's peak may be too low in base and in now; NaN
                                    if not known */
+    int varied;                 /* 1: the row has stacks of different depths, of which `frames` is
+                                   the shortest */
 } row;
 
 static struct profile {
-    const char *path, *when, *labels, *run; /* run is the same text in two files of one run */
+    const char *path, *when, *labels, *run; /* run: a text that is the same in two profiles of one
+                                               run of a program */
     const char *program;                    /* the name of the program's file */
     cJSON *root;
     words *frames; /* the frames of all stacks */
     size_t frame_count;
-    double depth, sample; /* the most frames of a stack; the bytes from one sample to the next */
-    int absent[KINDS];    /* 1: the profile has no such list */
+    double depth, sample; /* depth: the most frames that a stack may have; sample: stacks are
+                             samples, one every so many bytes */
+    int absent[KINDS];    /* 1: the profile has no list of this kind */
 } base, now;
 
 /* A return address, and its name in one of the profiles. */
 typedef struct place {
     int side, rank;          /* side: 0 for a place of base, 1 for now; rank: of the names of a
                                 place, the one of the higher rank is better */
-    const char *module, *id; /* the module; the id of its build or, if there is none, of the run */
+    const char *module, *id; /* id: the id of the module's build or, if there is none, of the run of
+                                the program */
     double offset;           /* the same module, id and offset in both profiles are the same
                                 place */
     int build;               /* 1: the module has a build id */
@@ -231,7 +240,8 @@ static int by_was(const void *a, const void *b) {
     return x->side != y->side ? x->side - y->side : strcmp(x->was, y->was);
 }
 
-/* Gives one common name to all places of a build that the profile could not name. */
+/* Takes the places from `first` to before `end`, which are of one build. Gives one common name to
+   all of them that have no name. */
 static void estrange(place *first, const place *end) {
     const char *all =
         joined(first->build ? "(unnamed places of another build of %s: not compared)"
@@ -242,8 +252,9 @@ static void estrange(place *first, const place *end) {
             first->is.name = first->is.stem = all, first->is.strange = 1;
 }
 
-/* Finds the builds that only one profile has, among the modules that both profiles have. The places
-   of such builds cannot be compared. Requires: places are sorted by module, id and offset. */
+/* Finds modules that are of different builds in the two profiles. Their places without a name
+   cannot be compared, so they get a common name for each build. Requires: places are sorted by
+   module, id and offset. */
 static void estrange_builds(void) {
     for (size_t i = 0, k, next; i < place_count; i = next) {
         int of_module = 0, sides;
@@ -257,9 +268,9 @@ static void estrange_builds(void) {
     }
 }
 
-/* Gives every place its better name. If one name in a profile would get two better names, drops
-   both, so that the sites with that name keep it. If one of these places cannot be compared, the
-   name becomes that of all such places. */
+/* Gives every place the better of the names that it has in the two profiles. If places of one
+   profile have the same name, but would get different better names, all of them keep their name.
+   But if one of them cannot be compared, all get the name that stands for such places. */
 static void settle_places(void) {
     size_t n = 0;
     if (!place_count) return;
@@ -357,7 +368,7 @@ static row *row_add(int side, int kind, const char *name, const char *stem) {
     row *r;
     rows = (row *)grown(rows, row_count, &row_room, sizeof *rows);
     r = &rows[row_count++];
-    *r = (row){kind, 1 << side, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}};
+    *r = (row){kind, 1 << side, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}, 0};
     for (int c = 0; c < COLUMNS; c++)
         if (!kinds[kind].keys[c]) r->bytes[0][c] = r->bytes[1][c] = NAN;
     return r;
@@ -484,8 +495,8 @@ static void read_profile(struct profile *p, const char *path) {
         joined("%s %.0f", p->when ? p->when : p->path, cJSON_GetNumberValue(get(metadata, "pid")));
     p->depth = cJSON_GetNumberValue(get(get(root, "stacks"), "depth")); /* NaN if it is no number */
     p->sample = cJSON_GetNumberValue(get(get(root, "stacks"), "bytes"));
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "events"); /* the events take most of the
-                                                                memory */
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "events"); /* deleted here, because the events
+                                                                take most of the memory */
 }
 
 static void load(struct profile *p) {
@@ -535,7 +546,7 @@ static void row_join(row *to, const row *from) {
     for (int i = 0; i < 2; i++) to->low[i] += from->low[i];
 }
 
-/* Adds up the rows of the same name. */
+/* Adds up the rows of the same kind and name. */
 static void merge_names(void) {
     size_t n = 0, twice = 0;
     if (row_count) qsort(rows, row_count, sizeof *rows, by_name);
@@ -553,8 +564,9 @@ static void merge_names(void) {
     row_count = n;
 }
 
-/* Joins two rows that differ only in the line or offset, if one is gone, the other is new, and no
-   third row has their function and file: an edit above a site changes the line of the site. */
+/* Joins a row that is gone with a new one if they differ only in the line or offset, and no third
+   row has their function and file. An edit above a site changes the line of the site, which makes
+   two such rows. */
 static void merge_moved(void) {
     size_t n = 0, end = row_count;
     for (size_t i = 0; i < end; i++) {
@@ -600,8 +612,8 @@ static int by_change(const void *a, const void *b) {
     return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
 }
 
-/* Prints which modules are of another build. In another build the same place of code has another
-   offset. */
+/* Prints which modules are of different builds in the two profiles. In another build the same place
+   of code has another offset. */
 static void doubt_modules(void) {
     const cJSON *was, *is;
     cJSON_ArrayForEach(is, get(get(now.root, "stacks"), "modules")) {

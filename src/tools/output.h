@@ -2,7 +2,8 @@
     output.h - what diff.c prints: the rows that changed, as a table, as JSON, as Markdown for the
     summary of a job of GitHub, or as lines that GitHub shows at a file and line.
 
-    Requires: the rows and options of diff.c, which includes this file.
+    Requires: the rows and options of diff.c, which includes this file. A row is a device, tag,
+    scope, site, stack or leak, with its bytes in the two profiles, `base` and `now`.
 */
 #ifndef OUTPUT_H
 #define OUTPUT_H
@@ -24,7 +25,8 @@ static const char *amount(double v, int sign, char *text) {
     return text;
 }
 
-/* Returns a change as a percentage of the base's value, or "" if that value is 0 or not known. */
+/* Returns a change as a percentage of the value in `base`, or "" if that value is 0 or not
+   known. */
 static const char *percent(const row *r, char *text) {
     const double was = r->bytes[0][measure], part = growth(r, measure) / was * 100;
     if (!(was > 0) || !(fabs(part) > 0)) return "";
@@ -54,7 +56,7 @@ static const char *marked(const char *name) {
 static const char *shown(const char *name) { return o.form == MARKDOWN ? marked(name) : name; }
 
 /* Prints a text inside a command for GitHub, and escapes the characters that have a meaning there.
-   If `property` is 1, a colon and a comma have one, too. */
+   In a property of the command (`property` is 1) a colon and a comma have a meaning, too. */
 static void github_put(const char *text, int property) {
     for (size_t left = 4 * NAME_MOST; *text && left; text++, left--) {
         if (strchr(property ? "%\r\n:," : "%\r\n", *text))
@@ -65,7 +67,8 @@ static void github_put(const char *text, int property) {
 }
 
 /* Prints a message that GitHub shows at the file and line of a site. Without a site GitHub shows
-   the message on the page of the run. Paths are relative to the root of the repository. */
+   the message on the page of the run. Prints the path of the file relative to the root of the
+   repository. */
 static void github_line(const char *command, const cJSON *site, const char *message) {
     const char *root = getenv("GITHUB_WORKSPACE"), *file = text_of(site, "file");
     const double line = cJSON_GetNumberValue(get(site, "line"));
@@ -102,16 +105,25 @@ static void row_json(const row *r) {
     cJSON_Delete(out);
 }
 
-/* Prints the functions of a stack, each with the text `before` in front of it and `after` behind
-   it. */
+/* Returns how many functions of a stack are in no standard library. */
+static size_t shown_count(const row *r) {
+    size_t i = shown_from(r->frames, 0, r->depth), count = 0;
+    for (; i < r->depth; i = shown_from(r->frames, i + 1, r->depth)) count++;
+    return count;
+}
+
+/* Prints the functions of a stack, without the first one that is shown, because that is in the name
+   of the row. Each has the text `before` in front of it and `after` behind it. Prints FRAMES_SHOWN
+   - 1 functions at most, and how many more there are. */
 static void frames_print(const row *r, const char *before, const char *after) {
-    size_t i = shown_from(r->frames, 0, r->depth), count = 1, left = 0;
-    while ((i = shown_from(r->frames, i + 1, r->depth)) < r->depth)
-        if (count++ < FRAMES_SHOWN)
-            printf("%s%s%s", before, shown(r->frames[i]->name), after);
-        else
-            left++;
-    if (left) printf("%s(%zu more)%s", before, left, after);
+    const size_t all = shown_count(r);
+    size_t i = shown_from(r->frames, 0, r->depth), count = 1;
+    for (; count < all && count < FRAMES_SHOWN; count++) {
+        i = shown_from(r->frames, i + 1, r->depth);
+        printf("%s%s%s", before, shown(r->frames[i]->name), after);
+    }
+    if (count < all)
+        printf("%s(%s%zu more)%s", before, r->varied ? "at least " : "", all - count, after);
 }
 
 static void row_print(const row *r) {
@@ -166,7 +178,7 @@ static void show_head(int kind) {
 /* Prints the rows of one kind that changed most. A table then has one row that sums up all others.
    Requires: the rows are in the order of their changes. */
 static void show(int kind) {
-    row rest = {kind, 3, 0, "", "", NULL, 0, NULL, 0, 0, {{0}}, {0}};
+    row rest = {kind, 3, 0, "", "", NULL, 0, NULL, 0, 0, {{0}}, {0}, 0};
     size_t first = 0, end, count = 0;
     while (first < row_count && rows[first].kind < kind) first++;
     for (end = first; end < row_count && rows[end].kind == kind; end++)
@@ -195,24 +207,42 @@ static const char *origin(const struct profile *p) {
     return version ? joined("%s%sMemLord %s", text, before, version) : text;
 }
 
-/* Returns the row that changed most, of the first kind in `order` that has a changed row: stacks
-   say most precisely where memory went. Returns NULL if nothing changed. Requires: the rows are in
+/* Returns 1 if a row is of a kind, and its name means the same in both profiles. */
+static int is_compared(const row *r, int kind) {
+    return r->kind == kind && !base.absent[kind] && !now.absent[kind] && !r->strange &&
+           !(kinds[kind].rest && !strcmp(r->name, kinds[kind].rest));
+}
+
+/* Returns the row of a kind that changed most, or NULL if none changed. Requires: the rows are in
    the order of their changes. */
+static const row *largest_of(int kind) {
+    for (size_t i = 0; i < row_count; i++)
+        if (is_compared(&rows[i], kind) && change(&rows[i], measure) > 0) return &rows[i];
+    return NULL;
+}
+
+static int sites_are_compared(void) {
+    for (size_t i = 0; i < row_count; i++)
+        if (is_compared(&rows[i], SITE)) return 1;
+    return 0;
+}
+
+/* Returns the row that changed most, of the first kind in `order` that has a changed row. Stacks
+   are first in `order`, because they say most precisely where memory went. But the change of a
+   stack may be an estimate. The changes of sites are exact, so no estimate comes before them, or in
+   place of them if no site changed. Returns NULL if nothing changed. Requires: the rows are in the
+   order of their changes. */
 static const row *largest_change(void) {
     static const int order[] = {STACK, SITE, TAG, SCOPE, DEVICE};
-    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
-        for (size_t i = 0; i < row_count; i++) {
-            const row *r = &rows[i];
-            if (r->kind == order[k] && !base.absent[r->kind] && !now.absent[r->kind] &&
-                !r->strange && change(r, measure) > 0 &&
-                !(kinds[r->kind].rest && !strcmp(r->name, kinds[r->kind].rest)))
-                return r;
-        }
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        const row *r = largest_of(order[k]);
+        if (r && !(r->kind == STACK && r->variance > 0 && sites_are_compared())) return r;
+    }
     return NULL;
 }
 
 /* Returns how many seconds of one run lie between the profiles. Returns 0 if they are not of one
-   run, or the wrong way round. */
+   run, or if `base` is the later one. */
 static double seconds_between(void) {
     const cJSON *was = get(base.root, "metadata"), *is = get(now.root, "metadata");
     const double by = (cJSON_GetNumberValue(get(is, "uptime_ns")) -
@@ -245,7 +275,45 @@ static void show_answer(void) {
     putchar('\n');
 }
 
+/* Compares two rows by what a table shows of them: their kinds, names and functions. A stack that
+   has more functions than are shown is another one than a stack that ends there. */
+static int by_shown(const void *a, const void *b) {
+    const row *x = (const row *)a, *y = (const row *)b;
+    size_t i = shown_from(x->frames, 0, x->depth), k = shown_from(y->frames, 0, y->depth);
+    int order = x->kind == y->kind ? strcmp(x->name, y->name) : x->kind - y->kind;
+    for (int n = 1; !order; n++) {
+        i = shown_from(x->frames, i + 1, x->depth), k = shown_from(y->frames, k + 1, y->depth);
+        order = (i < x->depth) - (k < y->depth);
+        if (i >= x->depth || k >= y->depth || n == FRAMES_SHOWN) break;
+        order = strcmp(x->frames[i]->name, y->frames[k]->name);
+    }
+    return order;
+}
+
+/* Adds up the stacks of which a table shows the same. Their peaks are of different times, so these
+   do not add up. */
+static void merge_shown(void) {
+    size_t n = 0;
+    if (row_count) qsort(rows, row_count, sizeof *rows, by_shown);
+    for (size_t i = 0; i < row_count; i++) {
+        row *last = n ? &rows[n - 1] : NULL;
+        const row *r = &rows[i];
+        size_t was, is;
+        if (!last || r->kind != STACK || by_shown(last, r)) {
+            rows[n++] = *r;
+            continue;
+        }
+        was = shown_count(last), is = shown_count(r);
+        if (is < was) last->frames = r->frames, last->depth = r->depth;
+        last->varied |= is != was;
+        row_join(last, r);
+        last->bytes[0][PEAK] = last->bytes[1][PEAK] = NAN;
+    }
+    row_count = n;
+}
+
 static void show_all(void) {
+    if ((o.form == TABLE || o.form == MARKDOWN) && measure != PEAK) merge_shown();
     if (row_count) qsort(rows, row_count, sizeof *rows, by_change);
     if (o.form == TABLE) {
         printf("from %s\n  to %s\n", origin(&base), origin(&now));
@@ -269,8 +337,8 @@ static void show_all(void) {
 static char *messages; /* a list of all messages, or NULL */
 
 static void messages_add(const char *form, va_list args) {
-    note_also = NULL; /* else a message of a failure in this function would call the function
-                         again */
+    note_also = NULL; /* set to NULL, because a message about a failure in this function would call
+                         the function again */
     messages = joined("%s- %s\n", messages ? messages : "", marked(joined_of(form, args)));
     note_also = messages_add;
 }

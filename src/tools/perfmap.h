@@ -7,7 +7,7 @@
 
     Any program may write such a file, so the file is not trusted. symbolize refuses it, with a line
     on stderr, if it is no regular file of this user, is older than the program, or has too many
-    lines of another form. Only the first PERF_MAP_BYTES and PERF_MAP_LINES are read.
+    lines of another form. Only the first PERF_MAP_BYTES bytes and PERF_MAP_LINES lines are read.
 
     Requires: profile.h, and a source that defines _GNU_SOURCE.
 */
@@ -22,7 +22,8 @@
 
 #define PERF_MAP_BYTES ((size_t)64 << 20)
 #define PERF_MAP_LINES ((size_t)1 << 20)
-#define PERF_MAP_OVERLAPS 64 /* how many functions that begin before an address are searched */
+#define PERF_MAP_OVERLAPS 64 /* how many of the functions that begin before an address are looked
+                                at */
 
 typedef struct perf_function {
     uint64_t from, size;
@@ -42,8 +43,8 @@ static int perf_by_address(const void *a, const void *b) {
     return f->line < g->line ? -1 : 1;
 }
 
-/* Opens a perf map. Returns -1 if there is no file, or if the file is not this program's. In the
-   second case *why gets the reason. O_NONBLOCK keeps open from waiting if the path is a pipe. */
+/* Opens a perf map. Returns -1 if there is no file, or if the file is not used; *why then gets the
+   reason, or NULL if there is no file. O_NONBLOCK keeps open from waiting if the path is a pipe. */
 static int perf_map_open(double began, struct stat *is, const char **why) {
     int fd = open(perf_map.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {

@@ -13,24 +13,26 @@
     was started with, even if the program has closed it. These variables of the environment are read
     once, at the start. Numbers are decimal, without a unit. If a variable begins with MEMLORD_ and
     is none of these, if a number cannot be read, or if a report cannot be written, a line on stderr
-    says so at the start. Such a number counts as not set.
+    says so at the start. A number that cannot be read counts as not set.
 
         MEMLORD_REPORT=path    write the report to this path, in the format of its suffix (.html,
                                .json, .heaptrack ...), or as TEXT for any other suffix; "-" is
                                stderr. A relative path is taken from where the program starts.
                                In the path, %p is the process id, %n is the number of this report
                                of the process, from 1, %t is the seconds since 1970, and %% is a
-                               percent sign. The suffix .folded is for the live bytes. The report
-                               at the end of the program has what was live at the peak instead, if
-                               less than a quarter of that is left. The suffixes .live.folded,
-                               .peak.folded and .allocated.folded choose the bytes
+                               percent sign. A report with the suffix .folded has the live bytes.
+                               The one at the end of the program has the bytes that were live at the
+                               peak instead, if less than a quarter of them is left. The suffixes
+                               .live.folded, .peak.folded and .allocated.folded choose the bytes
         MEMLORD_SYMBOLS=n      1 names files and lines with symbolize, a program beside this
                                library (src/tools/symbolize.c), and 0 does not; if not set,
                                symbolize runs if the process took a second of the processor, and
                                the program or one of its libraries has a symbol table. Stacks then
                                have all functions that are inlined at a return address. A site is
-                               shown as the innermost of them that is not of a standard library. A
-                               report as JSON can be named later and elsewhere
+                               shown as the innermost of them that is not of a standard library.
+                               symbolize can also name the functions of a JSON report later, and on
+                               another machine. The time in the last report is that of the program's
+                               end, before symbolize runs
         MEMLORD_FOLD=1         symbolize leaves the arguments of templates out of names
         MEMLORD_STACK_BYTES=n  take the stack of one allocation in every n bytes in the mean,
                                524288 if not set; 1 takes the stack of every allocation. Each run
@@ -81,14 +83,15 @@
 
     heaptrack shows the same stacks, but for these differences. It counts a realloc as an allocation
     at the place of the realloc; here the block keeps its stack. Its flame graph has the functions
-    that are inlined at one address in the opposite order. Its stacks end at main, and leave the
-    newer names of Rust as they are in the file. A report as JSON has at most 2048 stacks, and says
-    how many more there are.
+    that are inlined at one address in the opposite order. Its stacks end at main, and show the
+    newer names of Rust as they are in the file, not demangled. A report as JSON has at most 2048
+    stacks, and says how many more there are.
 
     A child that executes a program has a report of its own. A child that is only forked inherits
-    the live blocks and may free them, so they stay live in its report. Its totals and peaks begin
-    at the fork. Put a %p into the path if a program has children. Otherwise the report of the last
-    process to exit replaces the others.
+    the live blocks and may free them, so they stay live in its report. Its totals, peaks and curve
+    begin at the fork, but its times count from the start of the first parent. Put a %p into the
+    path if a program has children. Otherwise the report of the last process to exit replaces the
+    others.
 
     A program may have ledgers of its own by memlord.h, beside that of this library. The tags and
     scopes that it begins and ends hold for the blocks of malloc, too. If it saves a report to the
@@ -106,10 +109,10 @@
 
     There is no report after abort, after a signal that is not in MEMLORD_REPORT_ON, or after one
     whose action the program set by a system call of its own. There is none of a process that exits
-    by such a call. Go does both. There is none of the first process of a container if the process
-    is sent a signal of MEMLORD_REPORT_ON, and none of a process that vfork or a bare clone made,
-    until it executes a program. There is none if a signal handler that interrupted malloc ends the
-    program.
+    by a system call of its own. Go programs do both. There is none of the first process of a
+    container if the process is sent a signal of MEMLORD_REPORT_ON, and none of a process that vfork
+    or a bare clone made, until it executes a program. There is none if a signal handler that
+    interrupted malloc ends the program.
 
     A program that closes stderr to let go of a pipe goes on holding the pipe until it exits, unless
     MEMLORD_REPORT is a path. If stderr was closed before the start, nothing is written. If stderr
@@ -117,9 +120,9 @@
 */
 #define _GNU_SOURCE /* RTLD_NEXT, dladdr, F_DUPFD_CLOEXEC */
 
-/* The interposer has a private copy of the library, whose names cannot clash with those of a
-   MemLord in the host. The thread-local variables of the copy are initial-exec, because libc
-   allocates dynamic ones with malloc, which this library replaces. */
+/* The interposer (this library) has a private copy of MemLord, whose names cannot clash with those
+   of a MemLord in the program. The thread-local variables of the copy are initial-exec, because
+   libc allocates dynamic ones with malloc, which this library replaces. */
 #define MEMLORD_STATIC
 #define MEMLORD_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 #define MEMLORD_IMPLEMENTATION
@@ -131,18 +134,18 @@
 #include <fcntl.h>     /* F_DUPFD_CLOEXEC */
 #include <limits.h>    /* PATH_MAX */
 #include <link.h>      /* dl_iterate_phdr: the modules */
-#include <poll.h>      /* waits with a time limit */
+#include <poll.h>      /* poll, which waits with a time limit */
 #include <pthread.h>   /* pthread_atfork */
 #include <setjmp.h>    /* siglongjmp, the way out of an unwinder that crashes */
-#include <signal.h>    /* SIGPIPE and others, while reporting */
-#include <spawn.h>     /* posix_spawn: symbolize */
+#include <signal.h>    /* SIGPIPE and others, which are blocked during a report */
+#include <spawn.h>     /* posix_spawn, which starts symbolize */
 #include <stdio.h>     /* snprintf */
-#include <stdlib.h>    /* what is interposed, getenv, strtol */
+#include <stdlib.h>    /* malloc and others that are replaced here, getenv, strtol */
 #include <sys/auxv.h>   /* AT_SECURE */
 #include <sys/mman.h>   /* mmap, mprotect */
 #include <sys/resource.h> /* setpriority */
-#include <sys/socket.h> /* socketpair: to and from symbolize */
-#include <sys/stat.h>  /* fstat: whose descriptor it is */
+#include <sys/socket.h> /* socketpair, which connects symbolize */
+#include <sys/stat.h>  /* fstat, which tells which file a descriptor is */
 #include <sys/syscall.h> /* exit_group */
 #include <sys/wait.h>  /* waitpid */
 #include <time.h>      /* clock_gettime */
@@ -155,8 +158,8 @@
 
 /* ------------------------------------------------------------------ the real functions -- */
 
-/* Memory for what dlsym may ask for while it looks for the real functions. None of it is ever given
-   back. */
+/* The memory that malloc returns before the real malloc of the C library is known. dlsym may
+   allocate while it looks for the real malloc. This memory is never freed. */
 #define BOOT_BYTES 65536
 #define BOOT_ALIGN 16
 static unsigned char boot[BOOT_BYTES] __attribute__((aligned(BOOT_ALIGN)));
@@ -183,8 +186,8 @@ static void *first_aligned_alloc(size_t align, size_t size);
 static void *first_memalign(size_t align, size_t size);
 static void first_exit(int status) __attribute__((noreturn));
 
-/* The real functions. Each pointer starts as a function that finds all of them, so that a hook need
-   not ask whether they are known. */
+/* The functions of the C library that this library replaces. Each pointer starts as a function that
+   finds all of them, so that a caller need not test whether they are known. */
 static struct {
     void *(*malloc)(size_t size);
     void *(*calloc)(size_t n, size_t size);
@@ -204,24 +207,25 @@ static memlord *lord;
 static __thread int inside __attribute__((tls_model("initial-exec")));
 
 /* The operator new that this thread is in. `caller` is the place of its call, or NULL if the thread
-   is in none. `counted` is the last block that a malloc inside the operator has counted. */
+   is in none. `counted` is the last block that a malloc called by the operator has recorded. */
 static __thread struct {
     void *caller, *counted;
 } origin __attribute__((tls_model("initial-exec")));
 
-/* The process that this ledger belongs to. A child of vfork, or of a bare clone, only borrows the
-   ledger. */
+/* The process that the ledger `lord` belongs to. A child that vfork, or a bare clone, made has the
+   same memory, so it sees the ledger of its parent. */
 static pid_t self;
-static int finished; /* 1: a report is being written; 2: the last one is written or being written */
+static int finished; /* 1: a report is being written; 2: the last report is written */
 static int reports = 1; /* the number that the next report of this process has */
+static uint32_t snapshots_ms; /* the interval of the snapshots, in ms; 0: none are taken */
 
 /* The function that a thread calls when it leaves MemLord; a signal or the clock sets it to ask for
    a report. NULL if nothing is asked for. */
 static void (*at_call_end)(void);
 
-/* Ends a hooked call. If a signal came while `inside` was set, its handler has set at_call_end, and
-   the report is written here. A later signal finds the thread outside and writes the report
-   itself. */
+/* Ends a call of a replaced function. If a signal came while `inside` was set, the signal's handler
+   has set at_call_end, and the report is written here. The handler of a later signal finds `inside`
+   at 0, and writes the report itself. */
 static inline void leave(void) {
     void (*serve)(void);
     inside = 0;
@@ -237,10 +241,10 @@ static inline void leave(void) {
 #define STACK_DEPTH 64
 #define STACK_DEPTH_MAX 128 /* the most frames that MemLord keeps of a stack */
 
-/* The unwinder of libunwind, or NULL if there is none. It remembers the layout of frames, and gets
-   through code without unwind tables if that code has frame pointers. The unwinder of libgcc is
-   part of this library. It needs no start, no lock of its own and no descriptor, but takes 20 times
-   as long. */
+/* Takes a stack by libunwind. NULL if libunwind is not used; then libgcc takes the stacks.
+   libunwind remembers the layout of frames, and gets through code without unwind tables if that
+   code has frame pointers. libgcc's unwinder is linked into this library. It needs no
+   initialization, no lock of its own and no descriptor, but takes 20 times as long. */
 static size_t (*fast_unwind)(void **frames, size_t cap);
 
 typedef struct walk {
@@ -251,8 +255,8 @@ typedef struct walk {
 } walk;
 
 /* Adds a frame to the walk. Stops if a damaged stack repeats the same frame. At the root the
-   address is 0. (memlord.h refers to _Unwind_Backtrace weakly, which links nothing. The call of
-   _Unwind_GetCFA links both functions.) */
+   address is 0. (memlord.h has only a weak reference to _Unwind_Backtrace, for which the linker
+   takes nothing from libgcc. The call of _Unwind_GetCFA makes the linker take both functions.) */
 static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *user) {
     walk *w = (walk *)user;
     void *address = (void *)(uintptr_t)_Unwind_GetIP(context);
@@ -314,14 +318,15 @@ static __attribute__((noinline)) size_t unwind_or_lose(void **frames, size_t cap
 
 static int begin_limit(timer_t *limit);
 
-/* Takes the stack of this thread, as a memlord_unwinder. */
+/* Takes the stack of this thread. The ledger calls this function as its memlord_unwinder. */
 static size_t take_stack(void *unused, void **frames, size_t cap) {
     const int error = errno;
     size_t n = 0;
     (void)unused;
     unwinding = 1;
     (void)__atomic_add_fetch(&unwinders.inside, 1, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST) && /* pairs with close_unwinders */
+    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST) && /* pairs with the addition in
+                                                                    close_unwinders */
         __atomic_load_n(&lost_stacks, __ATOMIC_RELAXED) < LOST_STACKS) {
         timer_t limit;
         const int limited = begin_limit(&limit);
@@ -347,13 +352,18 @@ static void open_unwinders(void) {
     (void)__atomic_sub_fetch(&unwinders.closed, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Starts totals, peaks and snapshots anew in a forked child, which keeps only the live blocks of
+   its parent. memlord_snapshots_start takes the first snapshot. */
 static void forked(void) {
     inside = 1;
     unwinders.inside = unwinding;
     unwinders.closed = 0;
     reports = 1;
     __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
+    mli_u64_store(&lord->program_ended, 0);
     memlord_reset(lord);
+    mli_snapshots_clear(lord);
+    if (snapshots_ms) (void)memlord_snapshots_start(lord, snapshots_ms);
     inside = 0;
 }
 
@@ -378,9 +388,9 @@ static void open_ledger(void) {
         (void)pthread_atfork(close_unwinders, open_unwinders, forked);
 }
 
-/* Finds a function of a library, and copies its address to *function, because C99 casts no void *
-   to a function pointer. Returns 0, and leaves *function as it is, if the library has no such
-   function. */
+/* Finds a function of a library, and copies its address to *function. The address is copied because
+   C99 has no cast from void * to a function pointer. Returns 0, and leaves *function as it is, if
+   the library has no such function. */
 static int find_in(void *library, const char *name, void *function) {
     void *found = dlsym(library, name);
     if (found) memcpy(function, &found, sizeof found);
@@ -476,9 +486,9 @@ static void first_exit(int status) {
 
 /* ----------------------------------------------------------- tags of the program's own -- */
 
-/* Tags and scopes that begin in a ledger of the program also begin here. If one of them finds no
-   room, it and those inside it are only counted in `lost`, so that each end still ends its own
-   begin. */
+/* Tags and scopes that begin in a ledger of the program also begin in the ledger of this library.
+   If one cannot begin, for lack of room, it and those that begin inside it are only counted in
+   `lost`. So each end still ends the tag or scope that it belongs to. */
 enum { TAGS, SCOPES };
 static __thread unsigned lost[2] __attribute__((tls_model("initial-exec")));
 

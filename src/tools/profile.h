@@ -1,9 +1,9 @@
 /*
-    profile.h - what the programs that read saved profiles share: messages, names without controls,
-                and the JSON itself
+    profile.h - what the programs that read saved profiles share: messages, names without control
+                characters, and the reading of JSON
 
     Define PROGRAM, which every message begins with, before you include it, and link with -lcjson.
-    Names live until the program ends.
+    The texts that `clean` and `joined` return are never freed.
 */
 #ifndef PROFILE_H
 #define PROFILE_H
@@ -20,7 +20,7 @@
 
 /* -- messages and names -- */
 
-/* If not NULL, this function gets each message that is printed on stderr, too. */
+/* If not NULL, this function also gets each message that note prints on stderr. */
 static void (*note_also)(const char *form, va_list args);
 
 static void note(const char *form, ...) {
@@ -44,8 +44,8 @@ static void *need(void *memory) {
 
 static void *must_alloc(size_t bytes) { return need(malloc(bytes)); }
 
-/* Returns the list, moved if need be, with room for one more item. `bytes` is the size of an
-   item. */
+/* Returns the list, perhaps at another address, with room for one more item. `bytes` is the size of
+   an item. */
 static void *grown(void *list, size_t count, size_t *room, size_t bytes) {
     if (count < *room) return list;
     *room = *room ? 2 * *room : 256;

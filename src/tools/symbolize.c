@@ -19,7 +19,7 @@
     module: the perf map of the process, /tmp/perf-PID.map, names it (src/tools/perfmap.h).
 
     The functions that are inlined at a place become its key "inlined". The place is named by the
-    innermost function that is not of a standard library (C++'s, Rust's, or a header in
+    innermost function that is not of a standard library (C's, C++'s, Rust's, or a header in
     /usr/include). If all of them are, it is named by the outermost, and has "library": true. A name
     in the profile stays if no file gives a better one. Numbers over 2^53 are rounded.
 
@@ -45,8 +45,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define FRAMES_MAX 256 /* the most functions of one place */
-#define MEMORY_MAX (sizeof(void *) > 4 ? (rlim_t)16 << 30 : RLIM_INFINITY) /* bytes, for --serve */
+#define FRAMES_MAX 256 /* the most functions of one place, which is a return address */
+#define MEMORY_MAX (sizeof(void *) > 4 ? (rlim_t)16 << 30 : RLIM_INFINITY) /* the most memory that
+                                                                              --serve may take, in
+                                                                              bytes */
 
 typedef struct frame {
     const char *function, *file; /* "" if the name is not known */
@@ -66,15 +68,16 @@ typedef struct symbol {
 typedef struct module {
     const char *path, *build_id;
     Dwfl *dwfl;
-    Dwfl_Module *of; /* libdwfl's module; NULL if the file names nothing */
-    const char *why; /* the reason why the file names nothing; NULL if it can name places */
+    Dwfl_Module *of; /* libdwfl's handle of the file; NULL if the file cannot name places */
+    const char *why; /* the reason why the file cannot name places; NULL if it can */
     symbol *symbols; /* sorted by first address; NULL until they are read */
     size_t symbol_count;
     size_t places, named;
     struct module *next;
 } module;
 
-/* A site of the profile as text, and the name and the frame that the site has now. */
+/* A site of the profile that got a name: its text before (`was`) and now (`is`), and the frame that
+   names it. */
 typedef struct change {
     const char *was, *is;
     frame by;
@@ -111,7 +114,7 @@ static const char *module_doubt(const module *m, const struct stat *is) {
 }
 
 /* Opens the file of a module at the addresses that the file itself gives. Returns NULL, or the
-   reason why the file names nothing. */
+   reason why the file cannot name places. */
 static const char *module_try(module *m, const char *path) {
     static const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo,
                                              dwfl_offline_section_address, &debug_path};
@@ -132,8 +135,8 @@ static const char *module_try(module *m, const char *path) {
     return why;
 }
 
-/* Opens the file of a module. If that file is gone or replaced, opens the debug file that it may
-   have left. */
+/* Opens the file of a module. If that file is gone or replaced, opens its separate debug file, if
+   there is one. */
 static void module_open(module *m) {
     const char *dirs[] = {o.debug_dir, o.sysroot ? joined("%s/usr/lib/debug", o.sysroot) : NULL,
                           "/usr/lib/debug"};
@@ -158,9 +161,9 @@ static module *module_of(const char *path, const char *build_id) {
 
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-/* Returns 1 if a function is in a standard library. The function's file tells. Without a file its
-   mangled name or the module tells. Rust's own hashbrown is in /rust/deps. A hashbrown that a
-   program brings is no standard library. */
+/* Returns 1 if a function is in a standard library, by its file, its mangled name or the name of
+   its module. (The directory /rust/deps has Rust's own copy of the library hashbrown. A program's
+   own copy is no standard library.) */
 static int is_library(const module *m, const char *function, const char *file) {
     static const char *const in[] = {"/include/c++/",       "/c++/v1/",
                                      "/library/alloc/src/", "/library/core/src/",
@@ -169,7 +172,8 @@ static int is_library(const module *m, const char *function, const char *file) {
                                            "library/std/src/"};
     static const char *const names[] = {"_ZNSt", "_ZNKSt", "_ZSt", "_ZN9__gnu_cxx", "_Znw", "_Zna",
                                         "_ZN5alloc", "_ZN4core", "_ZN3std", "__rust_", "__rdl_"};
-    static const char *const libraries[] = {"libstdc++.so", "libc++.so", "libc++abi.so", "libstd-"};
+    static const char *const libraries[] = {"libstdc++.so", "libc++.so", "libc++abi.so", "libstd-",
+                                            "libc.so.6", "libpthread.so", "ld-linux"};
     const char *base = strrchr(m->path, '/');
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
         if (strstr(file, in[i])) return 1;
@@ -179,7 +183,7 @@ static int is_library(const module *m, const char *function, const char *file) {
         if (starts(function, names[i])) return 1;
     for (size_t i = 0; base && i < sizeof libraries / sizeof *libraries; i++)
         if (starts(base + 1, libraries[i])) return 1;
-    return starts(file, "/usr/include/");
+    return starts(file, "/usr/include/") || !strcmp(function, "_start");
 }
 
 /* Removes the arguments of templates from a name, but keeps their brackets. The < of an operator
@@ -232,8 +236,9 @@ static unsigned die_number(Dwarf_Die *die, unsigned name) {
     return none || n > INT32_MAX ? 0 : (unsigned)n;
 }
 
-/* Writes the functions that contain an address to `out`, the outermost first. (dwarf_getscopes does
-   not look into namespaces, where clang and rustc put functions.) */
+/* Adds the functions that contain an address to the n that `out` has, the outermost first. Returns
+   how many `out` has then. (dwarf_getscopes is not used, because it does not look into namespaces,
+   where clang and rustc put functions.) */
 static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) {
     Dwarf_Die child;
     if (dwarf_child(at, &child)) return n;
@@ -251,7 +256,7 @@ static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) 
 }
 
 /* Writes the functions that are inlined at an address, and after them the function that contains
-   the address. */
+   the address. Returns how many there are. */
 static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *out) {
     Dwarf_Line *row = dwarf_getsrc_die(cu, pc);
     const char *file = row ? dwarf_linesrc(row, NULL, NULL) : NULL;
@@ -264,7 +269,8 @@ static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *ou
     int line = 0;
     if (row) (void)dwarf_lineno(row, &line);
     (void)dwarf_getsrcfiles(cu, &files, NULL);
-    if (i == FRAMES_MAX) i = 0; /* the innermost scope, which has the line, may be missing */
+    if (i == FRAMES_MAX) i = 0; /* the array is full, so the innermost function, which has the line,
+                                   may be missing */
     while (i-- > 0) {
         size_t number = die_number(&scopes[i], DW_AT_call_file);
         out[n++] = frame_of(m, die_name(&scopes[i]), file, line);
@@ -276,8 +282,8 @@ static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *ou
     return n;
 }
 
-/* Returns the compilation unit of an address. Some compilers write no table of addresses. Then the
-   function asks every unit. */
+/* Returns the compilation unit that contains an address. Some compilers write no table of
+   addresses. Then this function asks every unit. */
 static Dwarf_Die *unit_at(const module *m, Dwarf_Addr address, Dwarf_Addr *bias) {
     Dwarf_Die *cu = dwfl_module_addrdie(m->of, address, bias);
     if (cu) return cu;
@@ -301,8 +307,8 @@ static int by_address(const void *a, const void *b) {
     return x->number - y->number;
 }
 
-/* Reads the symbols of a module that have a size. (dwfl_module_addrinfo looks at every symbol for
-   every address.) */
+/* Reads the symbols of a module that have a size. (dwfl_module_addrinfo is not used, because it
+   looks at every symbol for every address.) */
 static void read_symbols(module *m) {
     const int n = dwfl_module_getsymtab(m->of);
     GElf_Addr reach = 0;
@@ -368,7 +374,8 @@ static size_t frames_at(module *m, Dwarf_Addr address, frame *out) {
     return 1;
 }
 
-/* Returns the frame by which a place is named. */
+/* Returns the frame by which a place is named: the innermost one that is in no standard library or,
+   if all are in one, the outermost. */
 static const frame *frame_shown(const frame *frames, size_t n) {
     size_t i = 0;
     while (i + 1 < n && frames[i].library) i++;
@@ -478,7 +485,7 @@ static int by_was(const void *a, const void *b) {
     return strcmp(((const change *)a)->was, ((const change *)b)->was);
 }
 
-/* Keeps one change for each text of a site. Drops all changes of a text that would get two
+/* Keeps one change for each old text of a site. Drops all changes of a text whose sites got
    different names. */
 static void settle_changes(void) {
     size_t n = 0;
@@ -519,7 +526,7 @@ static void name_strings(cJSON *strings) {
     }
 }
 
-/* -- the callers of libraries -- */
+/* -- the callers of sites -- */
 
 static struct listed {
     cJSON **at;
@@ -555,38 +562,81 @@ static int is_stack_of(const cJSON *stack, const cJSON *site, const cJSON *all) 
            cJSON_Compare(get(place, "offset"), get(site, "offset"), 1);
 }
 
-/* Adds the numbers of a stack to those of its caller, which is its first function that is in no
-   library. */
-static void add_caller(cJSON *callers, const cJSON *stack) {
-    static const char *const keys[] = {"alloc_bytes", "allocs", "live_bytes"};
-    const cJSON *at, *site;
-    cJSON *caller = NULL;
-    int i = 0;
-    while ((at = frame_of_stack(stack, i)) != NULL && cJSON_IsTrue(get(at, "library"))) i++;
+/* A walk over the functions of a stack that are in no library. */
+typedef struct own_walk {
+    const cJSON *stack;
+    int frame, function; /* the frame to look at next, and which of the functions inlined there */
+} own_walk;
+/* Returns the next function, the innermost first, or NULL after the last one. */
+static const cJSON *own_next(own_walk *walk) {
+    const cJSON *at, *one;
+    while ((at = frame_of_stack(walk->stack, walk->frame)) != NULL) {
+        const cJSON *inlined = get(at, "inlined");
+        const int i = walk->function++;
+        if (i >= (inlined ? cJSON_GetArraySize(inlined) : 1)) {
+            walk->frame++, walk->function = 0;
+            continue;
+        }
+        one = inlined ? cJSON_GetArrayItem(inlined, i) : at;
+        if (!cJSON_IsTrue(get(one, "library"))) return inlined ? one : get(at, "site");
+    }
+    return NULL;
+}
+
+static int same_function(const cJSON *a, const cJSON *b) {
+    const char *one = text_of(a, "function"), *other = text_of(b, "function");
+    return one && other && !strcmp(one, other);
+}
+/* Returns the function that a site was called from in a stack, or NULL. Does what mli_caller_at in
+   memlord.h does. */
+static const cJSON *caller_at(const cJSON *site, const cJSON *stack) {
+    own_walk walk = {stack, 0, 0};
+    const cJSON *own = own_next(&walk), *caller = own;
+    if (!own || cJSON_IsTrue(get(site, "library"))) return own;
+    if (!text_of(own, "function") || !*text_of(own, "function")) return NULL;
+    while (caller && (same_function(caller, own) || same_function(caller, get(site, "site"))))
+        caller = own_next(&walk);
+    if (!caller || !text_of(caller, "function") || !text_of(caller, "file")) return NULL;
+    return *text_of(caller, "function") && *text_of(caller, "file") ? caller : NULL;
+}
+/* Returns an object with the file, function and line of a site. */
+static cJSON *site_copy(const cJSON *site) {
+    static const char *const keys[] = {"file", "function", "line"};
+    cJSON *copy = cJSON_CreateObject();
+    for (size_t k = 0; k < 3; k++) set(copy, keys[k], cJSON_Duplicate(get(site, keys[k]), 1));
+    return copy;
+}
+/* Adds the numbers of a stack to those of the caller in it. */
+static void add_caller(cJSON *callers, const cJSON *of, const cJSON *stack) {
+    static const char *const keys[] = {"alloc_bytes", "allocs", "live_bytes", "at_peak_bytes"};
+    const size_t count = sizeof keys / sizeof *keys;
+    const cJSON *at = caller_at(of, stack);
+    cJSON *caller = NULL, *site;
     if (!at) return;
-    site = get(at, "site");
+    site = site_copy(at);
     cJSON_ArrayForEach(caller, callers) if (cJSON_Compare(get(caller, "site"), site, 1)) break;
     if (!caller) {
         caller = cJSON_CreateObject();
         set(caller, "site", cJSON_Duplicate(site, 1));
-        for (size_t k = 0; k < 3; k++) set(caller, keys[k], cJSON_CreateNumber(0));
+        for (size_t k = 0; k < count; k++) set(caller, keys[k], cJSON_CreateNumber(0));
         cJSON_AddItemToArray(callers, caller);
     }
-    for (size_t k = 0; k < 3; k++)
+    cJSON_Delete(site);
+    for (size_t k = 0; k < count; k++)
         cJSON_SetNumberValue(get(caller, keys[k]), get(caller, keys[k])->valuedouble +
                                                        cJSON_GetNumberValue(get(stack, keys[k])));
 }
 
-/* Gives each site in a library its callers, which memlord.h describes. */
+/* Gives each site its callers. */
 static void add_callers(cJSON *root) {
     const cJSON *stacks = get(root, "stacks"), *stack;
     cJSON *site;
     read_frames(stacks);
     cJSON_ArrayForEach(site, get(root, "sites")) {
         cJSON *callers = cJSON_CreateArray();
-        if (cJSON_IsTrue(get(site, "library")))
-            cJSON_ArrayForEach(stack, get(stacks, "list"))
-                if (is_stack_of(stack, site, get(stacks, "modules"))) add_caller(callers, stack);
+        cJSON_ArrayForEach(stack, get(stacks, "list"))
+            if (is_stack_of(stack, site, get(stacks, "modules"))) add_caller(callers, site, stack);
+        cJSON_DeleteItemFromObjectCaseSensitive(site, "callers");
         if (cJSON_GetArraySize(callers))
             set(site, "callers", callers);
         else
@@ -597,8 +647,9 @@ static void add_callers(cJSON *root) {
 /* Returns when the program of a profile began, in seconds since 1970, or 0 if the profile does not
    tell. */
 static double began_of(const cJSON *metadata) {
-    const char *when = text_of(metadata, "generated_at");
-    double uptime = cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* NaN if it is no number */
+    const char *start = text_of(metadata, "started_at"); /* profiles before 0.5 have none */
+    const char *when = start ? start : text_of(metadata, "generated_at");
+    double uptime = start ? 0 : cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* may be NaN */
     struct tm t;
     int ms;
     memset(&t, 0, sizeof t);

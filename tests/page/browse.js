@@ -614,7 +614,8 @@ tests['what ended before the ring is no part of a choice, what is left of it is'
 tests['a site in a library has the functions that called it, with their shares'] = async () => {
     const page = await open('plain_small');
     const said = await page.evaluate(() => {
-        const by = (name, live_bytes, alloc_bytes) => ({ site: { file: 'm.c', function: name, line: 7 }, live_bytes, alloc_bytes });
+        const by = (name, live_bytes, alloc_bytes, at_peak_bytes) =>
+            ({ site: { file: 'm.c', function: name, line: 7 }, live_bytes, alloc_bytes, at_peak_bytes });
         const site = (device, callers) => ({ device, callers, site: { file: '', function: 'grow', line: 0 }, live_bytes: 1, alloc_bytes: 9 });
         const of = sites => {
             const body = document.createElement('div');
@@ -622,11 +623,13 @@ tests['a site in a library has the functions that called it, with their shares']
             return [...body.querySelectorAll('th, tbody tr:first-child td')].map(e => e.textContent);
         };
         return [of([site('cpu', [by('one', 4, 1)]), site('cuda:0', [by('two', 1, 9), by('one', 3, 0)])]),
-            of([site('cpu', [by('one', 0, 6), by('two', 0, 1), by('three', 0, 2), by('four', 0, 1)])]), of([site('cpu')])];
+            of([site('cpu', [by('one', 0, 6), by('two', 0, 1), by('three', 0, 2), by('four', 0, 1)])]), of([site('cpu')]),
+            of([site('cpu', [by('one', 0, 6, 1), by('two', 0, 1, 3)])])];
     });
     assert(said[0].includes('Called by') && said[0].includes('one  m.c:7 87.5 %, two  m.c:7 12.5 %'), said[0]);
     assert(said[1].includes('one  m.c:7 60 %, three  m.c:7 20 %, two  m.c:7 10 %, …'), said[1]);
     assert(!said[2].includes('Called by'));
+    assert(said[3].includes('two  m.c:7 75 %, one  m.c:7 25 %'), said[3]);
     await page.close();
 };
 

@@ -239,7 +239,8 @@ def place_words(row, brief):
 def called_by(group):
     """Names the three functions that called a site most, with their shares."""
     parts, found = {}, [c for row in group["of"] for c in row.get("callers", [])]
-    key = "live_bytes" if any(c["live_bytes"] for c in found) else "alloc_bytes"
+    key = next(k for k in ("live_bytes", "at_peak_bytes", "alloc_bytes")
+               if k == "alloc_bytes" or any(c[k] for c in found))
     for c in found:
         name = site_text(c["site"], True)
         parts[name] = parts.get(name, 0) + c[key]

@@ -163,8 +163,8 @@ def sites(ledger):
 
 
 def callers(ledger, row):
-    found = [{"site": site(own), "alloc_bytes": allocated, "allocs": allocs, "live_bytes": live}
-             for own, live, allocated, allocs in ledger.callers(row)]
+    found = [{"site": site(own), "alloc_bytes": allocated, "allocs": allocs, "live_bytes": live,
+              "at_peak_bytes": held} for own, live, allocated, allocs, held, _ in ledger.callers(row)]
     return {"callers": found} if found else {}
 
 

@@ -152,15 +152,27 @@ class Lists:
                 row.frees_here or row.live]
 
     def callers(self, row):
-        """What the program's own functions allocated at a site in a library: (place, live, allocated,
-        allocs), those with the most live bytes first."""
+        """What was allocated at a site for each function that called it: (place, live, allocated,
+        allocs, at the peak, share), the largest share first."""
         found = {}
-        for stack in self.stacks if row.subject.library else ():
-            own = next((p for p in map(self.code_site, stack.frames) if not p.library), None)
-            if stack.site is row and own and (stack.live or stack.allocated or stack.allocs):
-                sums = found.setdefault((own.file, own.function, own.line), [own, 0, 0, 0])
-                sums[1:] = sums[1] + stack.live, sums[2] + stack.allocated, sums[3] + stack.allocs
-        return sorted(found.values(), key=lambda sums: (-sums[1], -sums[2]))
+        for stack in self.stacks:
+            caller = self.caller(row.subject, stack) if stack.site is row else None
+            if caller and (stack.live or stack.allocated or stack.allocs):
+                sums = found.setdefault((caller.file, caller.function, caller.line), [caller, 0, 0, 0, 0])
+                more = stack.live, stack.allocated, stack.allocs, stack.held
+                sums[1:] = [a + b for a, b in zip(sums[1:], more)]
+        by = next(k for k in ([4] if self.by_peak(self.total()) else []) + [1, 2]
+                  if k == 2 or sum(s[k] for s in found.values()))
+        return sorted((s + [s[by]] for s in found.values()), key=lambda sums: -sums[5])
+
+    def caller(self, site, stack):
+        """The function that called a site in a stack: the first that is in no library, or the next
+        one if that is the site's own."""
+        own = [f for p in map(self.code_site, stack.frames) for f in p.functions or [p] if not f.library]
+        if not own or site.library:
+            return own[0] if own else None
+        found = next((f for f in own if f.function not in (own[0].function, site.function)), None)
+        return found if own[0].function and found and found.function and found.file else None
 
     def tag_lines(self):
         """All tags, and the untagged bytes of each device, the largest first."""

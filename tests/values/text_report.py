@@ -468,10 +468,10 @@ class Report:
     def tags(self, most):
         if not self.tag_lines:
             return
-        self.put("tags", "", "        live        peak    blocks    expected    variance  tag")
+        self.put("tags", "", "        live        peak      blocks    expected    variance  tag")
         for tag in self.tag_lines[:most]:
             on = " on " + tag.device.name if len(self.ledger.devices) > 1 else ""
-            self.put("tags", size(tag.live, 12) + size(tag.peak, 12) + number(tag.blocks, 10) +
+            self.put("tags", size(tag.live, 12) + size(tag.peak, 12) + number(tag.blocks, 12) +
                      size(tag.expected, 12) + difference(tag.variance, 12) + "  " + name(tag.name) + on)
         self.more("tags", len(self.tag_lines), most, "tag",
                   sum(tag.live for tag in self.tag_lines[most:]))
@@ -495,9 +495,9 @@ class Report:
 
     def callers(self, row):
         found = self.ledger.callers(row)
-        measure = 1 if sum(c[1] for c in found) else 2
-        total = sum(c[measure] for c in found)
-        words = ["%s %s" % (site_name(c[0]), percent_text(100 * c[measure] / (total or 1)))
+        total = sum(c[5] for c in found)
+        found = [c for c in found if c[5]] or found[:1]
+        words = ["%s %s" % (site_name(c[0]), percent_text(100 * c[5] / (total or 1)))
                  for c in found[:CALLERS]]
         return (" < " if words else "") + ", ".join(words + ["..."] * (len(found) > CALLERS)) + \
             (" of samples" if words and self.sampled else "")
@@ -546,7 +546,7 @@ class Report:
         shown_blocks = self.ledger.largest_blocks(100)[:most]
         if not shown_blocks:
             return
-        self.put("blocks", "", "       bytes    refs  largest blocks: %d of %d, %s" % (
+        self.put("blocks", "", "       bytes        refs  largest blocks: %d of %d, %s" % (
             len(shown_blocks), self.total["live_blocks"],
             bytes_text(sum(b.bytes for b in shown_blocks))))
         for block in shown_blocks:
@@ -555,7 +555,7 @@ class Report:
                 self.parts(block)
 
     def block(self, block):
-        line = "%s%s  %s %s" % (size(block.bytes, 12), number(block.refs, 8), block.device.name,
+        line = "%s%s  %s %s" % (size(block.bytes, 12), number(block.refs, 12), block.device.name,
                                 address(block.storage))
         line += " [%s]" % name(block.tag.subject) if block.tag else ""
         line += self.meta(block.meta)
@@ -568,7 +568,7 @@ class Report:
         listed = [block.parts[offset] for offset in sorted(block.parts)]
         for part in listed[:8]:
             tag = " [%s]" % name(part.tag) if part.tag else ""
-            self.put("blocks", "%s at %d%s%s" % (size(part.bytes, 22), part.offset, tag,
+            self.put("blocks", "%s at %d%s%s" % (size(part.bytes, 26), part.offset, tag,
                                                  self.meta(part.meta)))
         if len(listed) > 8:
             self.put("blocks", "          ... and %s, %s in all" % (
@@ -755,14 +755,14 @@ class Report:
         ledger, found = self.ledger, self.ledger.leaks()
         if not (ledger.mark_now or ledger.by_peak(ledger.total())) or not found:
             return
-        self.put("leaks", "", "       bytes     blocks  %s: %s" % (
+        self.put("leaks", "", "       bytes      blocks  %s: %s" % (
             "leaks since mark %d" % ledger.mark_now if ledger.mark_now else "still live, and no mark was set", amount(sum(b.bytes for b in found), len(found))))
         sites = ledger.leak_sites()
         for leak in sites[:LEAKS]:
-            self.put("leaks", size(leak.bytes, 12) + number(leak.count, 11) + "  " + self.leak_site(leak))
+            self.put("leaks", size(leak.bytes, 12) + number(leak.count, 12) + "  " + self.leak_site(leak))
             differ = len(leak.devices) > 1 or len(leak.tags) > 1 or len(leak.scopes) > 1
             for group in leak.groups[:LEAK_GROUPS] if differ else []:
-                line = size(group.bytes, 12) + number(group.count, 11) + "      " + group.device.name
+                line = size(group.bytes, 12) + number(group.count, 12) + "      " + group.device.name
                 line += " [%s]" % name(group.tag.subject) if group.tag else ""
                 self.put("leaks", line + (" in " + name(group.scope.path) if group.scope else ""))
         if len(sites) > LEAKS:
@@ -771,9 +771,9 @@ class Report:
         stacks = ledger.stack_leaks()
         if not stacks:
             return
-        self.put("leaks", "", "       bytes     blocks  %s by stack" % ("leaks" if ledger.mark_now else "still live,") + self.estimates())
+        self.put("leaks", "", "       bytes      blocks  %s by stack" % ("leaks" if ledger.mark_now else "still live,") + self.estimates())
         for leak in stacks[:FIRST_STACKS]:
-            self.put("leaks", size(leak.bytes, 12) + number(leak.count, 11) + "  " +
+            self.put("leaks", size(leak.bytes, 12) + number(leak.count, 12) + "  " +
                      self.frames(leak.row))
         self.more("leaks", len(stacks), FIRST_STACKS, "stack",
                   sum(leak.bytes for leak in stacks[FIRST_STACKS:]))

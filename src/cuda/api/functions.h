@@ -19,8 +19,8 @@ typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
     uint64_t keep_bytes;       /* the bytes that a collection leaves in a device's pools */
     const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL means the default policy */
-    const char *nvml;          /* the name of NVML's library; NULL means "libnvidia-ml.so.1". It
-                                  counts only while no other ledger uses NVML */
+    const char *nvml;          /* the name of NVML's library; NULL means "libnvidia-ml.so.1". It has
+                                  an effect only while no other ledger uses NVML */
 } memlord_cuda_desc;
 
 /* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims their
@@ -113,15 +113,16 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
                             scope open, because its events go.
      stream_synchronize, device_synchronize
                             first record an event for the frees that wait for the stream, or for
-                            any stream. Then, as event_synchronize, they retire the frees that are
-                            done.
+                            any stream. Then they end the pending blocks whose frees are done.
+                            event_synchronize does only the latter.
      pool_create, device_set_pool
                             put the pool on the list of pools; pool_destroy takes the pool off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
-   With MEMLORD_CUDA_FLAG_RETRY an allocation that finds no memory retires, collects, trims and
-   backs off as memlord_alloc_retry does, under the ledger's limits. Without the flag no limit
-   refuses a wrapped allocation. When the retries are over, the real call is made once more for its
-   result. Any other error ends the allocation at once.
+   With MEMLORD_CUDA_FLAG_RETRY an allocation that finds no memory is tried again, under the
+   ledger's limits. Between two tries it frees memory and waits as memlord_alloc_retry does, and
+   trims the pools. Without the flag no limit refuses a wrapped allocation. When the retries are
+   over, the real call is made once more for its result. Any other error ends the allocation at
+   once.
    Cost: >>costs. */
 
 /* the allocations: the real name, our name, parameters, arguments, their number, the kind */
@@ -257,7 +258,7 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    on a cuda device or pinned. So a pool of the host's own has to be a cuda device, with an index
    that no GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded
    on the stream now, or after a capture (see >>concepts). If there is no memory for an event, the
-   block is credited at once. If the stream refuses the event, the block is credited and counted in
+   block ends at once. If the stream refuses the event, the block ends and is counted in
    fence_failures. `ptr` NULL does nothing.
    Errors: E_UNKNOWN if the block is not live; the ledger counts it. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,

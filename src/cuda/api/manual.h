@@ -3,8 +3,9 @@
                      v0.5.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
                      Made from src/. Edit there.
 
-    Capacity and collection for cuda devices, wrappers that record the runtime's allocations, and
-    frees in the order of a stream. The program behaves as it does without.
+    The header gives a ledger the capacity of cuda devices and a collection for them. It has
+    wrappers that record the runtime's allocations, and frees in the order of a stream. The text
+    below calls it the layer. The program behaves as it does without the layer.
 
     Do this in *one* C or C++ file (it may be the one with MEMLORD_IMPLEMENTATION):
 
@@ -19,7 +20,7 @@
 
     Contents: search for the tag to jump there
         >>example        a complete program
-        >>concepts       where the layer asks, and where bytes are counted
+        >>concepts       what the layer asks the driver, and where bytes are counted
         >>knobs          what can be configured, and where
         >>threading      what may run at the same time
         >>errors         what happens when something goes wrong
@@ -136,7 +137,7 @@
     except while the first call of a process loads the driver. It holds a lock while NVML loads and
     while NVML lists processes; a fork waits for the list. These calls may wait in the driver:
 
-        record_free, free_async_after, record_use of a per-thread stream, a free of a used block, a
+        record_free, free_async_after, record_use of a per-thread stream, a free after record_use, a
         poll, stream_end_capture, *_synchronize
                                  while they record an event on a stream whose launch queue is full
         stream_destroy           likewise, and until no other thread records on that stream
@@ -154,7 +155,7 @@
     that are inside a device. From then on every function returns as without a driver.
     Attach after a fork, because CUDA does not survive a fork. A child of a process that has loaded
     the driver has no driver: nothing is attached there, and every function returns as without one.
-    A free that was pending is credited when it is polled, and counted in fence_failures. The ledger
+    A block that was pending ends when it is polled, and is counted in fence_failures. The ledger
     itself goes on.
     A host function of a stream (cudaLaunchHostFunc) may call no function of CUDA, and none of this
     header. It may call those of memlord.h, which ask the driver only if they poll or collect. What
@@ -163,13 +164,13 @@
     ----------------------------------------------------------------- >>errors ---
 
     A wrapper returns what the runtime returned, with a driver or without. The ledger records only
-    calls that succeeded. While the runtime frees a block, the block is off the map, because another
-    thread may get the address (memlord_free_begin). If the free fails, the block comes back,
-    without its recorded uses. A free of a pointer that the ledger does not have is counted in
-    unknown_frees.
+    calls that succeeded. While the runtime frees a block, the ledger does not have the block,
+    because another thread may get the address (memlord_free_begin). If the free fails, the block
+    comes back, without its recorded uses. A free of a pointer that the ledger does not have is
+    counted in unknown_frees.
     The other functions return a memlord_result. If the driver refuses something after the attach, a
-    capacity is unknown, a collection does not run, or a fence fails. The block of a failed fence is
-    credited and counted in fence_failures. A fence that cannot be asked now, in a host function of
+    capacity is unknown, a collection does not run, or a fence fails. The block of a failed fence
+    ends, and is counted in fence_failures. A fence that cannot be asked now, in a host function of
     a stream or in a capture, is asked again later.
     The runtime's last error is what it would be without MemLord. After retries that succeed it is
     as clean as before. After retries that fail it is that of the last attempt. If a limit of the
@@ -185,7 +186,7 @@
         malloc_async                       0; with several devices 1
         record_use                         1; 3 for a per-thread stream, where it records an event
         record_free, free_async_after      3
-        a free of a used block             2 for each stream, 3 for a per-thread one; with
+        a free after record_use            2 for each stream, 3 for a per-thread one; with
                                            MEMLORD_FLAG_DEFER its first poll
         a poll of a stream                 3; when a part of what waits is done, up to 11
         stream_end_capture                 2, whatever the capture held back
@@ -197,8 +198,8 @@
         a sample, pool_get                 18 for a device with one pool, 4 for each further pool
 
     A poll makes no more calls if more frees wait. A stream has at most 32 events, and each event
-    stands for all frees before it. With more than 32 frees on a stream, a free is credited together
-    with some that came soon after it.
+    stands for all frees before it. With more than 32 frees on a stream, a block ends together with
+    some that were freed soon after it.
     Allocations and frees on cuda devices poll only while frees pend there. A call polls one stream.
     A stream that was not done is polled again after 256 such calls or 10 ms at the latest. Calls on
     other devices make no call of the driver. A sample takes up to some hundred microseconds with

@@ -230,10 +230,11 @@ function diffAnswer(both, rows) {
     const m = measureOf(both), by = totalChange(both, m), seconds = secondsBetween(both), name = ['Live bytes', 'The peak', 'Allocated bytes'][m];
     const said = by !== by ? 'How live bytes changed is not known.' : !by ? 'Live bytes are the same.'
         : `${m ? 'Live bytes are the same. ' : ''}${name} ${by > 0 ? 'grew' : 'shrank'} by ${bytes(Math.abs(by))}${seconds > 0 ? ` in ${seconds.toFixed(1)} s` : ''}.`;
-    const compared = kind => (rows[kind] || []).filter(r => !r.strange && r.name !== (DIFFS[kind][4] || '(not listed)') && changeSize(r, m) > 0);
-    const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => compared(kind).length);
-    if (!kind) return said;
-    const top = compared(kind).reduce((a, b) => changeSize(b, m) > changeSize(a, m) ? b : a);
+    const compared = kind => (rows[kind] || []).filter(r => !r.strange && r.name !== (DIFFS[kind][4] || '(not listed)'));
+    const largest = kind => compared(kind).reduce((a, b) => changeSize(b, m) > (a ? changeSize(a, m) : 0) ? b : a, null);
+    const estimate = kind => kind === 'stack' && largest(kind).doubt > 0 && compared('site').length; // the bytes of sites are exact
+    const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => largest(kind) && !estimate(kind)), top = kind && largest(kind);
+    if (!top) return said;
     return `${said} The largest change by ${kind}: ${text(top.brief || top.name, 200)}, ${signedFull(changeOf(top, m))}${top.doubt ? ', an estimate' : ''}.`;
 }
 

@@ -1449,10 +1449,11 @@ function groupSites(p) {
     return list;
 }
 
-/* Returns the functions of the program that called the library at a site. Each has its share of their live
-   bytes or, if there are none, of their allocated bytes. */
+/* Returns the functions that a site was called from. Each has its share of their live bytes or, if there are none,
+   of their bytes at the peak or, if there are none of these, of their allocated bytes. */
 function callersText(g) {
-    const all = g.of.flatMap(r => objs(r.callers)), key = all.some(c => zero(c.live_bytes)) ? 'live_bytes' : 'alloc_bytes', parts = new Map();
+    const all = g.of.flatMap(r => objs(r.callers)), parts = new Map();
+    const key = ['live_bytes', 'at_peak_bytes', 'alloc_bytes'].find(k => k === 'alloc_bytes' || all.some(c => zero(c[k])));
     for (const c of all) parts.set(siteText(c.site, true), zero(parts.get(siteText(c.site, true))) + zero(c[key]));
     const total = Math.max(sum(all, c => c[key]), 1), list = sorted([...parts], c => c[1], true);
     return list.slice(0, 3).map(([caller, part]) => caller + ' ' + percent(part / total)).join(', ') + (list.length > 3 ? ', …' : '');

@@ -1,12 +1,13 @@
-/* A part of preload.c: whose descriptor stderr is. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: finds the file
+   that stderr was when the program started, and writes to it. */
 
 /* ------------------------------------------------------------------ whose descriptor ----- */
 
 static struct {
     int known;      /* 1: stderr was open at the start */
-    dev_t device;   /* the device of the file that stderr was */
+    dev_t device;   /* the device of the file that stderr was at the start */
     ino_t inode;    /* the inode of the same file */
-    int duplicate;  /* a descriptor of the same file; -1 if there is none */
+    int duplicate;  /* another descriptor of the same file; -1 if there is none */
 } start_stderr;
 
 static int is_start_stderr(int fd) {
@@ -15,8 +16,8 @@ static int is_start_stderr(int fd) {
            now.st_dev == start_stderr.device && now.st_ino == start_stderr.inode;
 }
 
-/* Notes which file stderr is. Programs close stderr before they exit, as coreutils do, and use its
-   number again. So a descriptor is checked before it is used. */
+/* Notes which file stderr is. A program may close stderr before it exits, as coreutils do, and open
+   another file under its number. So is_start_stderr checks a descriptor before it is used. */
 static void know_stderr(void) {
     struct stat now;
     start_stderr.duplicate = -1;
@@ -61,8 +62,8 @@ static int wait_for(int fd, short events, int64_t until) {
     return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-/* Writes to a descriptor, as a memlord_write_fn. Waits for the reader, but not for ever. Writes at
-   most as many bytes at once as a pipe that is ready takes without blocking. */
+/* Writes to the descriptor at `user`; its type is memlord_write_fn. Waits for the reader, but not
+   for ever. Writes at most as many bytes at once as a pipe that is ready takes without blocking. */
 static int to_fd(void *user, const void *data, size_t size) {
     int fd = *(const int *)user;
     const char *at = (const char *)data;

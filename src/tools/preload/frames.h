@@ -1,4 +1,6 @@
-/* A part of preload.c: libunwind, the functions that MEMLORD_SKIP names, and what is not seen. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: takes stacks by
+   libunwind, finds the functions that MEMLORD_SKIP leaves out of stacks, and notes which calls this
+   library does not see. */
 
 /* ----------------------------------------------------------------------------- libunwind -- */
 
@@ -25,9 +27,9 @@ static long syscall_no_pipe(long number, long a, long b, long c, long d, long e,
                                : syscall(number, a, b, c, d, e, f);
 }
 
-/* libunwind has memory for each thread, which the loader would get by malloc within an unwinder.
-   The free at the end of the thread would then be of a block that the ledger does not have. So the
-   memory is here. */
+/* libunwind has thread-local memory, which the loader would allocate by malloc during an unwind.
+   The ledger would not have this block, but would see its free at the end of the thread. So
+   libunwind gets the thread-local memory of this library. */
 #define TLS_ROOM 64
 static __thread unsigned char unwinder_tls[TLS_ROOM]
     __attribute__((aligned(16), tls_model("initial-exec")));
@@ -48,7 +50,8 @@ static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) 
 #define LIBUNWIND(name) "_ULx86_64_" name
 #define LIBUNWIND_CONTEXT "_Ux86_64_getcontext"
 #else
-#define LIBUNWIND(name) "unw_" name /* libunwind exports few of these names, so it is not used */
+#define LIBUNWIND(name) "unw_" name /* on other processors libunwind exports few of these names, so
+                                       it is not used there */
 #define LIBUNWIND_CONTEXT "unw_getcontext"
 #endif
 
@@ -85,7 +88,8 @@ static int tame_libunwind(void *start) {
     return 1;
 }
 
-/* Walks the stack of this thread. Returns 1 if the walk ends at the root, 0 if it cannot go on. */
+/* Walks the stack of this thread. Returns 1 if the walk ends at the root, which is the function
+   that the thread began with. Returns 0 if it cannot go on before. */
 static __attribute__((noinline)) int walk_to_root(size_t most) {
     uint64_t cursor[CURSOR_BYTES / sizeof(uint64_t)];
     ucontext_t context;
@@ -95,8 +99,9 @@ static __attribute__((noinline)) int walk_to_root(size_t most) {
     return more == 0;
 }
 
-/* Returns 1 if a stack whose outermost return address is this one ends at its root. A program has
-   few roots, so the answers are kept: a word is an address times 2, plus 1 for a root. */
+/* Returns 1 if a stack whose outermost return address is this one ends at its root. Keeps the
+   answers, because few addresses are the outermost: a word is an address times 2, plus 1 if the
+   stack ends at its root. */
 #define ENDS_KNOWN 64
 static int ends_at_root(void *outermost, size_t count) {
     static uintptr_t known[ENDS_KNOWN];
@@ -118,9 +123,9 @@ static size_t unwind_by_libunwind(void **frames, size_t cap) {
 }
 
 /* Takes the first stack, and lets libunwind take all others if it can. The first call of libunwind
-   starts it, which costs 70 page faults. So a process pays for it only if it needs a stack. Without
-   a cache that all threads share, libunwind holds no lock while it asks the loader. That matters
-   because a thread that holds the loader's lock may allocate. */
+   initializes it, which costs 70 page faults. So a process pays for that only if it needs a stack.
+   Without a cache that all threads share, libunwind holds no lock while it asks the loader. That
+   matters because a thread that holds the loader's lock may allocate. */
 static size_t first_unwind(void **frames, size_t cap) {
     enum { NO_CACHE = 0 };
     static int begun;
@@ -131,6 +136,7 @@ static size_t first_unwind(void **frames, size_t cap) {
                                                                 : unwind_by_libunwind(frames, cap);
     if (n > 2) {
         __atomic_store_n(&fast_unwind, unwind_by_libunwind, __ATOMIC_RELEASE); /* pairs with
+                                                                                  the load in
                                                                                   unwind_or_lose */
         return n;
     }
@@ -147,8 +153,8 @@ static void open_libunwind(void) {
     library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (library && find_libunwind(library) && dladdr(libunwind.space, &at) &&
         tame_libunwind(at.dli_fbase))
-        __atomic_store_n(&fast_unwind, first_unwind, __ATOMIC_RELEASE); /* pairs with
-                                                                           unwind_or_lose */
+        __atomic_store_n(&fast_unwind, first_unwind, __ATOMIC_RELEASE); /* pairs with the load
+                                                                           in unwind_or_lose */
     else if (number_of("MEMLORD_STACK_BYTES") || getenv("MEMLORD_SKIP"))
         add_note("stacks take 20 times as long without ", "libunwind.so.8");
 }
@@ -156,10 +162,10 @@ static void open_libunwind(void) {
 /* --------------------------------------------------------------- functions left out -- */
 
 static const char *skip_names; /* the value of MEMLORD_SKIP */
-static uint64_t skips_found;   /* a bit for each name in MEMLORD_SKIP that some symbol has */
+static uint64_t skips_found;   /* bit n % 64 is set if some symbol has name n of MEMLORD_SKIP */
 
-/* Returns 1 if a symbol has a name, or is a part that the compiler split off, such as
-   "name.cold". */
+/* Returns 1 if a symbol is the function `name`, or a part that the compiler split off from it, such
+   as "name.cold". */
 static int is_called(const char *symbol, const char *name, size_t length) {
     return length && !strncmp(symbol, name, length) &&
            (!symbol[length] || symbol[length] == '.');
@@ -179,7 +185,7 @@ static void skip_if_named(const char *symbol, uintptr_t from, size_t size) {
     }
 }
 
-/* A file in memory. The numbers in it are not trusted. */
+/* An ELF file that is mapped into memory. The numbers in it are not trusted. */
 typedef struct file_image {
     const unsigned char *at;
     size_t size;
@@ -250,7 +256,8 @@ static int skip_in_module(struct dl_phdr_info *module, size_t size, void *user) 
     return 0;
 }
 
-/* Finds the functions to skip among the symbols of the modules that are there at the start. */
+/* Finds the functions that MEMLORD_SKIP names among the symbols of the modules (the program and its
+   libraries) that are loaded at the start. */
 static void read_skips(void) {
     const char *name = skip_names = getenv("MEMLORD_SKIP");
     int modules = 0;
@@ -272,9 +279,9 @@ static void read_skips(void) {
 /* Returns the module whose malloc the program calls, or NULL if that malloc is ours. */
 static const char *other_malloc(void) {
     Dl_info found, ours;
-    void *symbol = NULL; /* in a program at a fixed address that takes the address of malloc, the
-                            symbol is undefined; it is then an entry of a table that leads to our
-                            malloc */
+    void *symbol = NULL; /* the symbol of malloc that was found; it is undefined in a program at a
+                            fixed address that takes the address of malloc, and is then an entry of
+                            a table that leads to our malloc */
 #if !defined(__GLIBC__) /* musl has no dladdr1 */
 #define dladdr1(address, info, entry, flags) dladdr(address, info)
 #endif
@@ -285,8 +292,8 @@ static const char *other_malloc(void) {
     return found.dli_fname;
 }
 
-/* Notes in the reports which calls do not come through this library. `other` is what other_malloc
-   returns. */
+/* Adds labels to the reports that say which calls do not come through this library. `other` is what
+   other_malloc returns. */
 static void name_unseen(const char *other) {
     static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};
     size_t i;

@@ -1,13 +1,15 @@
-/* A part of preload.c: ends an unwinder that crashes or hangs. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: ends an unwinder
+   (the code that takes stacks) that crashes or hangs. */
 
 /* --------------------------------------------------------------- the unwinder's faults -- */
 
-/* A fault of the unwinder, such as in a damaged stack, leads back to take_stack. That stack is
-   lost, and the program goes on. Our handler is there only while the program leaves the signal at
-   its default, and the program still sees that default. Any other fault ends the program as
-   before. */
+/* If the unwinder faults, for example in a damaged stack, the handler on_fault jumps back to where
+   the unwinder was called. That stack is lost, and the program goes on. on_fault is set only while
+   the program leaves the signal at its default action, and the program still sees that action. A
+   fault outside the unwinder ends the program, as it would without this library. */
 static const int faults[] = {SIGSEGV, SIGBUS};
-static int guarded; /* 1: the handler of SIGSEGV is ours, and few allocs unwind */
+static int guarded; /* 1: unwinders have a time limit: on_fault handles SIGSEGV, and only a sample
+                       of the allocs unwinds */
 
 static int (*real_sigaction)(int number, const struct sigaction *action, struct sigaction *old);
 
@@ -22,23 +24,25 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     struct sigaction plain;
     (void)context;
     if (escape) siglongjmp(*escape, 1);
-    if (info->si_code == SI_TIMER) return; /* the time limit of an unwinder that has ended */
+    if (info->si_code == SI_TIMER) return; /* sent by the timer of an unwinder that has ended
+                                              meanwhile */
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
     (void)change_action(number, &plain, NULL);
-    if (info->si_code <= 0) (void)raise(number); /* raises it if it was sent; a fault recurs */
+    if (info->si_code <= 0) (void)raise(number); /* raises a signal again that a process sent; a
+                                                    fault recurs by itself */
 }
 
 typedef void (*handler)(int number);
 
-/* Returns 1 for our handler, which the system returns as a handler that takes only a number. */
+/* Returns 1 if `there` is on_fault. The system returns it as a handler that takes only a number. */
 static int is_guard(handler there) {
     void (*ours)(int, siginfo_t *, void *) = on_fault;
     return !memcmp(&there, &ours, sizeof there);
 }
 
-/* Gives up the guard, because the program is about to change what a signal does. From then on a
-   fault is the program's own. */
+/* Ends the time limits of unwinders if `number` is SIGSEGV, because the program is about to change
+   what that signal does. */
 static void guard_no_more(int number) {
     if (number == SIGSEGV) __atomic_store_n(&guarded, 0, __ATOMIC_RELAXED);
 }
@@ -52,7 +56,8 @@ static void begin_guard(void) {
             continue;
         memset(&now, 0, sizeof now);
         now.sa_sigaction = on_fault;
-        now.sa_flags = SA_SIGINFO | SA_NODEFER; /* no signal stays blocked after siglongjmp */
+        now.sa_flags = SA_SIGINFO | SA_NODEFER; /* SA_NODEFER, so that no signal stays blocked after
+                                                   siglongjmp */
         if (!change_action(faults[i], &now, NULL) && faults[i] == SIGSEGV)
             guarded = number_of("MEMLORD_STACK_BYTES") != 1 && !getenv("MEMLORD_SKIP");
     }
@@ -63,9 +68,9 @@ static void begin_guard(void) {
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-/* Has SIGSEGV sent to this thread when the time of its unwinder is up. If every alloc unwinds, for
-   its stack or past the functions of MEMLORD_SKIP, there is no limit, because a limit takes longer
-   than a stack. Returns 1 if there is a limit now. */
+/* Starts a timer that sends SIGSEGV to this thread if its unwinder takes too long. If every alloc
+   unwinds, for its stack or to pass over the functions of MEMLORD_SKIP, there is no timer, because
+   a timer takes longer than a stack. Returns 1 if the timer runs. */
 static int begin_limit(timer_t *limit) {
     struct sigevent event;
     struct itimerspec in;

@@ -1,9 +1,12 @@
-/* A part of preload.c: the functions of the C library that are replaced, and record what they
-   do. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: the functions
+   that replace malloc, free and others of the C library. Each calls the real function, that of the
+   C library, and records the block in the ledger with its site, which is the place of the call.
+   `inside` is 1 while a thread is in this library. */
 
 /* --------------------------------------------------------------------------- the hooks -- */
 
-/* The functions that MEMLORD_SKIP names. */
+/* The addresses of the functions that the variable MEMLORD_SKIP names. Such a function only wraps
+   malloc, so the site of its block is the place that called it. */
 #define MAX_SKIPS 64
 static struct {
     uintptr_t from, to;
@@ -11,14 +14,16 @@ static struct {
 static size_t skip_count;
 
 static int is_skipped(const void *return_address) {
-    const uintptr_t call = (uintptr_t)return_address - 1; /* a function may end with a call */
+    const uintptr_t call = (uintptr_t)return_address - 1; /* the address of the call, because a
+                                                             function that ends with the call does
+                                                             not contain the return address */
     size_t i = 0;
     while (i < skip_count && (call < skips[i].from || call >= skips[i].to)) i++;
     return i < skip_count;
 }
 
-/* Returns the place that called the functions that are left out, or the caller if no such place is
-   found. */
+/* Returns the first return address of the stack, from `caller` outwards, that is in no function of
+   MEMLORD_SKIP. Returns `caller` if there is none. */
 static void *call_outside(void *caller) {
     void *frames[MAX_SKIPS];
     size_t n = take_stack(NULL, frames, MAX_SKIPS), i = 0;
@@ -28,7 +33,7 @@ static void *call_outside(void *caller) {
     return i < n ? frames[i] : caller;
 }
 
-/* Returns the site of a caller. Keeps the site for the next call, which mostly has the same
+/* Returns the site of a caller. Keeps the site, because the next call mostly has the same
    caller. */
 static const memlord_site *site_of(void *caller) {
     static __thread __attribute__((tls_model("initial-exec"))) struct {
@@ -43,9 +48,9 @@ static const memlord_site *site_of(void *caller) {
     return last.site;
 }
 
-/* Counts a block that a real function gave. `inside` is set around the real call, too, because an
-   allocator may call itself (calloc may call malloc), and the handler of a signal that interrupts
-   the allocator may exit. */
+/* Records a block that a real function returned, and ends the call. Requires: `inside` is set. The
+   caller sets it before the call of the real function, because an allocator may call itself (calloc
+   may call malloc), and the handler of a signal that interrupts the allocator may exit. */
 static inline void *opened(void *ptr, size_t size, void *caller) {
     if (origin.caller) {
         caller = origin.caller;
@@ -76,13 +81,13 @@ EXPORT void *calloc(size_t n, size_t size) {
 /* A free gets no site, because reports are about the code that allocates, and looking the site up
    would take a fifth of the whole time. */
 
-/* Fetches the word before a block, which the real free and realloc read first and which is seldom
-   in the cache. The cache miss then overlaps with those of the ledger. */
+/* Prefetches the word before a block. The real free and realloc read this word first, and it is
+   seldom in the cache. Its cache miss then overlaps with the cache misses of the ledger. */
 static inline void fetch_ahead(const void *ptr) {
     __builtin_prefetch((const void *)((uintptr_t)ptr - 2 * sizeof(size_t)), 1);
 }
 
-/* Ends a block in the ledger. Requires: `inside` is set. */
+/* Records the free of a block. Requires: `inside` is set. */
 static inline void close_block(void *ptr) {
     (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), NULL);
 }
@@ -100,8 +105,8 @@ EXPORT void free(void *ptr) {
     leave();
 }
 
-/* Copies a block of `boot`. The size of the old block is not known, so the copy may run past its
-   end, but not past the end of `boot`. */
+/* Copies a block that was allocated in `boot`, before the real functions were found. The size of
+   the old block is not known, so the copy may run past its end, but not past the end of `boot`. */
 static void *copy_boot(const void *old, size_t size) {
     size_t most = (size_t)(boot + BOOT_BYTES - (const unsigned char *)old);
     void *fresh = real.malloc(size);
@@ -140,7 +145,7 @@ EXPORT void *realloc(void *old, size_t size) {
     return realloc_from(old, size, CALLER());
 }
 
-/* Not every C library has reallocarray, and none does more than this. */
+/* Calls no real reallocarray, because not every C library has one, and none does more than this. */
 EXPORT void *reallocarray(void *old, size_t n, size_t size) {
     if (size && n > SIZE_MAX / size) {
         errno = ENOMEM;

@@ -1,5 +1,6 @@
-/* A part of preload.c: the labels of reports, the redirection of calls from one module to another,
-   and the functions that jemalloc has under names of its own. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: the labels of
+   reports, the redirection of calls from one module to another, and the functions that jemalloc has
+   under names of its own. A module is the program or a shared library. */
 
 /* ---------------------------------------------------------------- what reports must say -- */
 
@@ -16,8 +17,9 @@ static void add_note(const char *what, const char *which) {
 
 typedef void any_function(void);
 
-/* A module calls a function of another one through slots, which its relocations name. A rebinding
-   puts `to` into the slots of the function `name`. */
+/* A module calls a function of another module through a slot, a pointer that the loader sets. The
+   module's relocations say which slots belong to which function. A rebinding puts the address `to`
+   into the slots of the function `name`. */
 typedef struct rebinding {
     const char *name;
     any_function *to;
@@ -34,7 +36,7 @@ typedef struct relocations {
     size_t bytes;
 } relocations;
 
-typedef struct linkage { /* what a module needs from others */
+typedef struct linkage { /* the tables by which a module finds the functions of other modules */
     const ElfW(Sym) *symbols;
     const char *strings;
     relocations all, calls;
@@ -83,8 +85,8 @@ static void rebind_table(const struct dl_phdr_info *module, const linkage *l,
     }
 }
 
-/* Returns the address that an entry of the dynamic section has. In most modules the loader has
-   turned these offsets into addresses; in some they are still offsets. */
+/* Returns the address that an entry of a module's dynamic section means. The file has an offset
+   there. In most modules the loader has replaced the offset by an address, but not in all. */
 static const void *loaded(const struct dl_phdr_info *module, const ElfW(Dyn) *d) {
     const uintptr_t address = (uintptr_t)d->d_un.d_ptr;
     return (const void *)(address < module->dlpi_addr ? module->dlpi_addr + address : address);
@@ -139,9 +141,9 @@ static void rebind(const void *module, const rebinding *at, size_t count) {
 
 /* ------------------------------------------------------------- jemalloc by its own names -- */
 
-/* The functions of jemalloc. Our versions are not exported, because `if (mallocx)` must stay false
-   in a program without jemalloc. Instead, the calls of the modules that are there at the start are
-   rebound. */
+/* The real functions of jemalloc. The functions that replace them are not exported, because `if
+   (mallocx)` must stay false in a program without jemalloc. Instead, the calls in the modules that
+   are loaded at the start are rebound. */
 static struct {
     void *(*mallocx)(size_t size, int flags);
     void *(*rallocx)(void *ptr, size_t size, int flags);

@@ -1,12 +1,14 @@
-/* A part of preload.c: operators new and delete. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: the functions
+   that replace operator new and delete (the hooks). */
 
 /* -------------------------------------------------------------- operator new and delete -- */
 
 /* Without these hooks all blocks of C++ would have one site, which is in operator new. A hook notes
-   the place of the call, and calls the real operator, which is that of the C++ library or of the
-   allocator. The real operator calls the new handler and throws through this frame. The operator of
-   libstdc++ calls malloc, which counts the block. The operator of an allocator does not call
-   malloc, so its block is counted here. The mangled names have a letter for size_t. */
+   the place of the call, and calls the real operator, which is that of the C++ library or of an
+   allocator. If there is no memory, the real operator calls the new handler, or throws an exception
+   through the hook. The operator of libstdc++ calls malloc, which records the block. The operator
+   of an allocator does not call malloc, so the hook records the block. In a mangled name, a letter
+   stands for the type size_t. */
 #if SIZE_MAX == ULONG_MAX
 #define SIZE_LETTER "m"
 #else
@@ -51,9 +53,10 @@
 NEWS(DECLARE)
 DELETES(DECLARE)
 
-/* An exception that passes through an operator new runs its clean-up with the unwinder that threw
-   the exception, not with the unwinder that is linked into this library. Compiled code calls these
-   two functions. */
+/* If an exception passes through a hook of operator new, end_new must run by the unwinder that
+   threw the exception, not by the unwinder that is linked into this library. Compiled code calls
+   __gcc_personality_v0 and _Unwind_Resume for that. These two functions stand in for them, and call
+   those of the unwinder that threw. */
 typedef int personality(int version, int actions, uint64_t kind, void *exception, void *context);
 static personality *thrower_personality;
 static void (*thrower_resume)(void *exception);
@@ -77,9 +80,9 @@ static int clean_up_frame(int version, int actions, uint64_t kind, void *excepti
 static __attribute__((used)) void resume_throwing(void *exception) __asm__("_Unwind_Resume");
 static void resume_throwing(void *exception) { thrower_resume(exception); }
 
-/* Returns the real operator of a name. If a C++ library came with a module that was opened later,
-   RTLD_NEXT does not see it, but the caller's module does. That module stays open, because the
-   address is kept. */
+/* Returns the real operator of a name. If dlopen has loaded the C++ library, together with a module
+   that needs it, RTLD_NEXT does not find the operator. It is then looked for from the caller's
+   module. That module stays open, because the address is kept. */
 static void *find_operator(void **known, const char *name, void *caller) {
     const int was_inside = inside;
     void *found, *module;
@@ -99,7 +102,7 @@ static void *find_operator(void **known, const char *name, void *caller) {
 }
 
 /* Finds the operators of a program that is linked with a C++ library. Does so at the start, because
-   a later call may hold any lock. */
+   a later caller of an operator may hold a lock that dlsym needs. */
 static void find_operators(void) {
     if (!find_operator(&real_new_one, "_Znw" SIZE_LETTER, NULL)) return;
 #define FIND(fn, name, params, args) (void)find_operator(&real_##fn, name, NULL);
@@ -119,7 +122,8 @@ static void end_new(const int *outermost) {
     if (*outermost) origin.caller = origin.counted = NULL;
 }
 
-/* Counts the block of an operator new, unless a malloc inside the operator has counted it. */
+/* Records the block of an operator new, unless a malloc that the operator called has recorded
+   it. */
 static void count_new(void *ptr, size_t size) {
     if (ptr == origin.counted) return;
     inside = 1;
@@ -140,7 +144,8 @@ static void count_new(void *ptr, size_t size) {
     }
 NEWS(DEFINE_NEW)
 
-/* Defines an operator delete. It ends the block in the ledger, whatever the real operator calls. */
+/* Defines the hook of an operator delete. The hook itself records the free, whether or not the real
+   operator calls free. */
 #define DEFINE_DELETE(fn, name, params, args)                                                 \
     EXPORT void fn params __asm__(name);                                                      \
     EXPORT void fn params {                                                                   \

@@ -1,12 +1,14 @@
-/* A part of preload.c: the file of the report. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: finds the file
+   that a report is written to. The program may have ledgers of its own, by memlord.h. */
 
 /* ------------------------------------------------------------------ the file of a report -- */
 
-/* What the environment asks for, and what became of it. */
+/* Where the environment asks for the report, and in what format. */
 static struct {
     memlord_format format;
     int told;   /* 1: a line at the start said that no report can be written there */
-    int beside; /* 1: reports lie beside those of the program, under names of their own */
+    int beside; /* 1: a ledger of the program writes to the same path, so "interposer-" is put
+                   before the name */
     char path[PATH_MAX];      /* MEMLORD_REPORT; "" if the report goes to stderr */
     char directory[PATH_MAX]; /* the directory of the start, with a / at its end; "" if the path
                                  is absolute */
@@ -17,19 +19,20 @@ static struct {
 /* The file of the report that is being written. */
 static struct {
     const char *quoted;        /* the path with each % doubled, as memlord_save takes it */
-    char path[3 * TARGET_MAX]; /* with numbers in place of %p, %n and %t; behind it follows
-                                  `quoted`, so that both touch one page */
+    char path[3 * TARGET_MAX]; /* with numbers in place of %p, %n and %t; `quoted` follows behind
+                                  it, so that both lie in the same page of memory */
 } target;
 
-/* Appends a text to the path. A text that does not fit is cut, because the system refuses such a
-   path. */
+/* Appends a text to the path. A text that does not fit is cut: the system refuses a path of that
+   length anyway. */
 static void add_to_path(const char *text, size_t length) {
     const size_t n = strlen(target.path), room = TARGET_MAX - 1 - n;
     memcpy(target.path + n, text, length < room ? length : room);
     target.path[n + (length < room ? length : room)] = 0;
 }
 
-/* Returns the number that a letter after a % in the path stands for, or -1 if there is none. */
+/* Returns the number that a letter after a % in the path stands for, or -1 if the letter stands for
+   none. */
 static long long number_in_path(char letter) {
     switch (letter) {
     case 'p': return getpid();
@@ -39,7 +42,7 @@ static long long number_in_path(char letter) {
     }
 }
 
-/* Names the file of the next report. */
+/* Sets `target` to the path of the next report. */
 static void expand_path(void) {
     const char *slash = strrchr(want.path, '/'), *name = slash ? slash + 1 : want.path, *c;
     char number[24], *to;
@@ -65,7 +68,7 @@ static void expand_path(void) {
     *to = 0;
 }
 
-/* Warns at the start if the report cannot be written. At the end the program may have closed
+/* Warns if the report cannot be written. Does so at the start, because the program may close
    stderr. */
 static void check_path(void) {
     char line[512]; /* a longer path is cut */
@@ -89,7 +92,7 @@ static void check_path(void) {
     say(line);
 }
 
-/* Returns 1 if a path has a suffix that is not that of a format. */
+/* Returns 1 if a path has a suffix that no format has. */
 static int has_unknown_suffix(const char *path) {
     const char *name = strrchr(path, '/');
     const char *suffix = strrchr(name ? name : path, '.');
@@ -123,8 +126,7 @@ static void read_path(void) {
    one that is written later would replace the other. So this library notes the files of such
    reports, and puts its own report beside them. */
 
-/* Tells one file from all others. Another file may get the same inode later, but not with the same
-   time. */
+/* Identifies a file. Another file may later get the same inode, but not with the same time. */
 typedef struct file_mark {
     dev_t device;
     ino_t inode;
@@ -159,9 +161,9 @@ static int is_unfinished_report(const char *path) {
     return !strncmp(slash ? slash + 1 : path, start, (size_t)n);
 }
 
-/* Notes each report that a ledger of the program writes: memlord_save ends by renaming its
-   temporary file. The atomic addition gives each of two threads a place of its own, and orders
-   nothing. */
+/* Replaces rename of the C library. Notes each report that a ledger of the program writes:
+   memlord_save ends by renaming its temporary file. By the atomic addition two threads get
+   different places in `files`; it orders nothing. */
 EXPORT int rename(const char *from, const char *to) {
     static int (*known)(const char *from, const char *to);
     const int before = errno;
@@ -180,8 +182,8 @@ EXPORT int rename(const char *from, const char *to) {
     return 0;
 }
 
-/* Takes another name for the next report, and for later ones, if its file is a report of the
-   program's ledgers. */
+/* Puts "interposer-" before the name of this report and later ones, if the file at `target` is a
+   report of a ledger of the program. */
 static void step_aside(void) {
     char line[1024]; /* longer paths are cut */
     file_mark file;

@@ -1,4 +1,5 @@
-/* A part of preload.c: the report, and what it says. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: writes the
+   reports. symbolize is the program that names functions and lines. */
 
 /* -------------------------------------------------------------------------- the report -- */
 
@@ -19,7 +20,9 @@ static void begin_recording(void) {
     const char *text = getenv("MEMLORD_SNAPSHOTS");
     const uint32_t ms = (uint32_t)number_of("MEMLORD_SNAPSHOTS");
     if (events) (void)memlord_events_start(lord, events);
-    if (!text || strcmp(text, "0")) (void)memlord_snapshots_start(lord, ms > 10 ? ms : 10);
+    if (text && !strcmp(text, "0")) return;
+    snapshots_ms = ms > 10 ? ms : 10;
+    (void)memlord_snapshots_start(lord, snapshots_ms);
 }
 
 static void write_report(void) {
@@ -40,7 +43,8 @@ static void write_report(void) {
     (void)to_fd(&fd, line, strlen(line));
 }
 
-/* Returns 1 if a part of a module is in memory. (Some notes are only in the file.) */
+/* Returns 1 if a part of a module is in memory. (Some ELF notes, parts that describe the module,
+   are only in its file.) */
 static int is_loaded(const struct dl_phdr_info *module, const ElfW(Phdr) *part) {
     int i;
     for (i = 0; i < module->dlpi_phnum; i++) {
@@ -52,8 +56,8 @@ static int is_loaded(const struct dl_phdr_info *module, const ElfW(Phdr) *part) 
     return 0;
 }
 
-/* Returns 1 if one of these notes is the build id that Go's linker writes. Does not trust the sizes
-   in the notes. */
+/* Returns 1 if one of these ELF notes is the build id that Go's linker writes. Does not trust the
+   sizes in the notes. */
 static int is_note_of_go(const unsigned char *at, size_t left, size_t align) {
     static const char name[4] = "Go";
     ElfW(Nhdr) note;
@@ -87,8 +91,8 @@ static int find_go(struct dl_phdr_info *program, size_t size, void *found) {
     return 1; /* stops, because the first module is the program */
 }
 
-/* If the program is written in Go, reports at its start that it is not seen. Go allocates and exits
-   without calling a function of any library. */
+/* If the program is written in Go, says at its start that its memory and its exit are not seen. Go
+   allocates and exits without calling a function of any library. */
 static void name_go(void) {
     char path[PATH_MAX], line[sizeof notes + 16];
     int found = 0;
@@ -105,8 +109,8 @@ static void name_go(void) {
         say(line);
 }
 
-/* Returns 1 to one of the threads that end the program. The other threads wait for the report of
-   that thread. */
+/* Returns 1 to the first of the threads that end the program. The other threads wait here until
+   that thread has written the report. */
 static int is_first_to_finish(void) {
     static const struct timespec a_little = {0, 1000000};
     int64_t until = now_ms() + 2 * PATIENCE_MS;
@@ -132,8 +136,8 @@ static void name_lost_stacks(void) {
 }
 
 /* Adds a label that says how to name the places that TEXT leaves without a name, or removes it if
-   `on` is 0. The other formats do not have it, because a profile with a label seems to be of
-   another program than one without it. */
+   `on` is 0. The other formats do not have this label, because memlord-diff warns if the labels of
+   two profiles differ. */
 static void label_names(int on) {
     char labels[sizeof notes + 80];
     if (!names_are_left) return;
@@ -142,8 +146,9 @@ static void label_names(int on) {
     (void)memlord_labels_set(lord, on ? labels : *notes ? notes : NULL);
 }
 
-/* Writes the report. Blocks SIGPIPE (the reader is gone), SIGXFSZ (a file grew too large) and
-   SIGTTOU (another program has the terminal). They must not change how this program ends. */
+/* Writes the report. Blocks the signals SIGPIPE (the reader is gone), SIGXFSZ (a file grew too
+   large) and SIGTTOU (another program has the terminal), because they must not change how this
+   program ends. */
 static void report(void) {
     static const int harmful[] = {SIGPIPE, SIGXFSZ, SIGTTOU};
     static const struct timespec at_once;
@@ -171,9 +176,9 @@ static void report(void) {
 extern char single_threaded __asm__("__libc_single_threaded") __attribute__((weak));
 #endif
 
-/* Lowers the priority of all other threads, which end with the program: threads that compute until
-   then would take most of the processors from the last report. A thread of the lowest priority
-   still runs, so that it drops a lock which the report waits for. */
+/* Lowers the priority of all other threads when the program ends. Else those that still compute
+   would take most of the processors from the last report. A thread of the lowest priority still
+   runs, so that it can drop a lock that the report waits for. */
 static void slow_others(void) {
     const long self_thread = syscall(SYS_gettid);
     char list[1024];
@@ -184,13 +189,14 @@ static void slow_others(void) {
 #endif
     size = readlink("/proc/self", list, sizeof list - 1);
     list[size > 0 ? size : 0] = 0;
-    if (strtol(list, NULL, 10) != (long)getpid()) return; /* /proc has the numbers of another
-                                                             container */
+    if (strtol(list, NULL, 10) != (long)getpid()) return; /* leaves the threads alone, because /proc
+                                                             has the numbers of another container */
     fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (fd >= 0 && (size = syscall(SYS_getdents64, fd, list, sizeof list)) > 0) {
         for (at = 0; at < size;) {
             uint16_t length;
-            const char *entry = list + at; /* inode, offset, length, kind:8, name */
+            const char *entry = list + at; /* a directory entry has the inode, the offset, the
+                                              length, 8 bits for the kind, and the name */
             const long thread = strtol(entry + 19, NULL, 10);
             memcpy(&length, entry + 16, sizeof length);
             if (thread > 0 && thread != self_thread)
@@ -220,10 +226,11 @@ static void choose_measure(void) {
 static void report_last(void) {
     int cancel;
     if (inside) return;
-    inside = 1; /* set from here on, because a signal must not wait for the report that it
-                   interrupts */
+    inside = 1; /* stays set, because a signal that interrupts the report must not wait for it */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (is_first_to_finish()) {
+        mli_u64_store(&lord->program_ended, mli_ledger_now(lord));
+        (void)memlord_snapshots_stop(lord); /* takes the last snapshot */
         slow_others();
         choose_measure();
         report();

@@ -1,4 +1,5 @@
-/* A part of preload.c: reads the variables of the environment, and says which have no effect. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: reads the
+   variables of the environment, and says which have no effect. */
 
 /* --------------------------------------------------------------------------- settings -- */
 
@@ -21,7 +22,8 @@ static const struct {
                 {"SNAPSHOTS", UINT32_MAX},
                 {"SIGNAL", 64},
                 {"EVERY", INT_MAX},
-                {"DEBUG", 0}, /* from here on for ledgers in the program, and for MemLord's tests */
+                {"DEBUG", 0}, /* this and the following names are for ledgers in the program, and
+                                 for MemLord's tests */
                 {"RETRY", 0},
                 {"POLL_INTERVAL_MS", 0},
                 {"APP_", 0},
@@ -32,8 +34,8 @@ static const struct {
 #define SETTINGS (sizeof settings / sizeof settings[0])
 #define PREFIX "MEMLORD_"
 
-/* Returns the index of the variable that a line of the environment sets, or SETTINGS if there is no
-   such variable. Requires: the line begins with PREFIX. */
+/* Returns the index of the variable that a line of the environment sets, or SETTINGS if `settings`
+   has no such variable. Requires: the line begins with PREFIX. */
 static size_t setting_of(const char *line) {
     const char *name = line + sizeof PREFIX - 1;
     const size_t length = strcspn(name, "=");
@@ -54,7 +56,8 @@ static int read_number(const char *text, unsigned long most, unsigned long *out)
     return *text >= '0' && *text <= '9' && !*end && *out <= most && *out != ULONG_MAX;
 }
 
-/* Returns the number in a variable, or 0 if the variable is not set or does not take its text. */
+/* Returns the number in a variable, or 0 if the variable is not set, or if its text is not a number
+   that it takes. */
 static unsigned long number_of(const char *name) {
     const char *text = getenv(name);
     const size_t i = setting_of(name);
@@ -64,7 +67,7 @@ static unsigned long number_of(const char *name) {
 
 static void say(const char *line); /* in descriptor.h */
 
-/* Says what is wrong with a setting. */
+/* Prints what is wrong with a variable of the environment. */
 static void complain(const char *setting, const char *what) {
     char line[512]; /* a longer text is cut */
     (void)snprintf(line, sizeof line, "memlord: %.300s %s\n", setting, what);

@@ -1,4 +1,5 @@
-/* A part of preload.c: signals that ask for a report, and the clock. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: writes reports
+   that a signal asks for, or that are due by the clock. */
 
 /* --------------------------------------------------------------- signals and the clock -- */
 
@@ -16,13 +17,14 @@ static struct {
     timer_t timer;
 } due = {0, 0, INT64_MAX, 0, 0, 0, 0};
 
-#define CALL_MS 2000 /* how long a signal waits for a call of malloc to end; a call that a handler
-                        left by longjmp never ends */
+#define CALL_MS 2000 /* how long a signal waits for the call of malloc that it interrupts to end, in
+                        ms; a call that a handler left by longjmp never ends */
 
 /* Not 0 while this thread is in fork, which holds the locks of the ledger and of malloc. */
 static __thread int forking __attribute__((tls_model("initial-exec")));
 
-/* The signals whose default ends the program, and after which a report may be wanted. */
+/* The signals that MEMLORD_REPORT_ON may name. The default action of each ends the program. If
+   `watched` is 1, the program writes a report before it dies of the signal. */
 static struct {
     const char *name;
     int number, watched;
@@ -57,7 +59,8 @@ static void limit_time(int number, int ms) {
     event.sigev_notify = SIGEV_SIGNAL;
     event.sigev_signo = number;
     in.it_value.tv_sec = ms / 1000;
-    in.it_value.tv_nsec = 1000000; /* later than `until` */
+    in.it_value.tv_nsec = 1000000; /* 1 ms later than `until`, so that the handler finds that time
+                                      is up */
     if (!due.has_timer) due.has_timer = !timer_create(CLOCK_MONOTONIC, &event, &due.timer);
     if (due.has_timer) (void)timer_settime(due.timer, 0, &in, NULL);
 }
@@ -75,8 +78,8 @@ static void end_by(int number) {
 }
 
 /* Writes a report of a program that goes on. Returns 0 if another thread is writing one. That
-   thread then looks whether one more was requested. The order is seq_cst in both threads, because
-   the request is stored before `finished` is read. */
+   thread then looks whether one more was requested. A thread stores its request before it reads
+   `finished`, so the order is seq_cst in both threads. */
 static int report_meanwhile(void) {
     int idle = 0, cancel;
     if (!__atomic_compare_exchange_n(&finished, &idle, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
@@ -99,7 +102,8 @@ static int is_next_due(void) {
                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Serves the requests for reports. Requires: the thread is outside MemLord, or ends the program. */
+/* Writes the reports that were asked for, and dies of a signal that asked for the last one.
+   Requires: the thread is outside MemLord, or ends the program. */
 static void serve_due(void) {
     int before = errno, killer;
     if (forking) return;
@@ -110,7 +114,8 @@ static void serve_due(void) {
         inside = 1;
         wrote = report_meanwhile();
         inside = 0;
-        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a later signal finds the thread outside */
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the handler of a later signal finds `inside` at
+                                                    0 */
         if (!wrote) break;
     }
     killer = __atomic_load_n(&due.killer, __ATOMIC_RELAXED);
@@ -224,8 +229,8 @@ static void let_signals(void) {
 }
 
 /* Forgets in a forked child what was requested. None of the signals was sent to the child, and the
-   child has no timers. Until `self` is the child, a signal ends the child as if this library were
-   not loaded. */
+   child has no timers. Until `self` is the child's id, a signal ends the child as if this library
+   were not loaded. */
 static void signals_forked(void) {
     due.asked = due.killer = due.has_timer = 0;
     due.until = INT64_MAX;

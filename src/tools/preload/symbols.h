@@ -1,4 +1,6 @@
-/* A part of preload.c: finds the names of return addresses. */
+/* A part of preload.c, a library that is loaded into a program to record its heap: finds the names
+   of return addresses. A place is a return address as an offset in the file of a module (the
+   program or a shared library). */
 
 /* ----------------------------------------------------------------------------- symbols -- */
 
@@ -6,11 +8,11 @@
    program beside this library, finds any. Running symbolize takes as long as a short process, so it
    runs only for processes that took much processor time, and only where it can name more. */
 
-#define TOP_SITES 200 /* how many of the largest sites, and of the largest stacks, are named in each
-                         order */
+#define TOP_SITES 200 /* how many sites and how many stacks are named in each order (by live, peak
+                         and allocated bytes), the largest first */
 #define MAX_PLACES 4096
-#define MAX_FUNCTIONS 256 /* the most functions of one place, as in symbolize and in
-                             memlord_site_functions_set */
+#define MAX_FUNCTIONS 256 /* the most functions of one place: the function there, and those inlined
+                             into it; symbolize has the same limit */
 #define LONG_RUN_MS 1000
 
 static struct {
@@ -20,8 +22,8 @@ static struct {
     } place[MAX_PLACES];
     size_t count, asked; /* the number of places; how many of them an earlier report has asked for
                             (they come first) */
-    char text[4 << 20]; /* the questions, and later the answers; a place that finds no room keeps
-                           its name */
+    char text[4 << 20]; /* what is asked of symbolize, and later its answer; a place that finds no
+                           room here keeps the name that it has */
     size_t length;
 } ask;
 
@@ -29,7 +31,8 @@ static struct {
     int64_t born;                /* when this program began, in ms since 1970 */
     int folds;                   /* 1: names are without the arguments of templates */
     const char *library;         /* the path of this library; NULL if it is not known */
-    char resolved[PATH_MAX];     /* the same, if the loader has only a relative path */
+    char resolved[PATH_MAX];     /* memory for the absolute path, if the loader has only a relative
+                                    one */
     char path[2][PATH_MAX + 32]; /* the two paths where symbolize may be: where it is built, and
                                     where it is installed; "" before find_symbolize */
 } symbolize;
@@ -77,15 +80,17 @@ static void rename_mangled(const memlord_site *site) {
     free(plain);
 }
 
-/* Adds a place to ask for. Returns 0 if the place is there already, or has no file. The vdso and
-   code that was made at run time have no file. */
+/* Adds the place of a site to those that symbolize is asked for. Returns 0 if the place is among
+   them already, has no file, or finds no room. The vdso and code that was made at run time have no
+   file. */
 static int add_place(const memlord_site *site, memlord_place *at) {
     char *to = ask.text + ask.length;
     size_t i, room = sizeof ask.text - ask.length;
     int n;
     if (ask.count == MAX_PLACES || memlord_site_place(lord, site, at) || at->module[0] != '/')
         return 0;
-    for (i = 0; i < ask.count; i++) { /* equal texts are one pointer in the ledger */
+    for (i = 0; i < ask.count; i++) { /* the ledger has each text once, so equal texts have equal
+                                         pointers */
         const memlord_place *other = &ask.place[i].at;
         if (other->offset == at->offset && other->module == at->module &&
             other->build_id == at->build_id)
@@ -182,8 +187,9 @@ static void read_answer(int end, int64_t until) {
     }
 }
 
-/* Ends symbolize. The process id is only ours to kill while no thread has waited for the child. A
-   thread of the program may wait for every child that there is. */
+/* Waits for the end of symbolize, and kills it before if time is up. It is not killed if another
+   thread of the program, which may wait for any child, has waited for it: its process id may then
+   be that of another process. */
 static void end_symbolize(pid_t pid, int64_t until) {
     siginfo_t info;
     memset(&info, 0, sizeof info);
@@ -261,7 +267,8 @@ static int64_t processor_ms(void) {
 }
 
 /* Returns 1 if a module has more names than its dynamic symbols: a symbol table in its file or, for
-   the program, a debug file. The debug files of libraries alone are not worth a run. */
+   the program, a debug file. The debug files of libraries alone are not worth a run of
+   symbolize. */
 static int has_more_names(const memlord_place *at) {
     char program[PATH_MAX], path[128];
     file_image file;
@@ -300,10 +307,10 @@ static int symbolize_is_there(void) {
     return !access(symbolize.path[0], X_OK) || !access(symbolize.path[1], X_OK);
 }
 
-/* Names the places that the report lists first. `run` says whether symbolize runs, as in
-   symbols_wanted. If `tells` is 1, finds out whether the report can say how to name more. The
-   program may have a handler of SIGCHLD, or may want no children to wait for, so it must not see
-   symbolize. */
+/* Names the places that the report lists first. `run` is 0 if symbolize must not run, 1 if it must,
+   and 2 if it runs only where that is worth the time. If `tells` is 1, finds out whether the report
+   can say how to name more. The program may have a handler of SIGCHLD, or may want no children to
+   wait for, so it must not see symbolize. */
 static void name_places(unsigned long run, int tells) {
     void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
     const int asks = run == 1 || (run && processor_ms() >= LONG_RUN_MS);
