@@ -27544,6 +27544,7 @@ typedef struct mli_report {
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* mli_ledger_age at the capture */
+    int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
@@ -28163,6 +28164,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_age(lord);
+    r->ended = mli_u64_load(&lord->program_ended) != 0;
     mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
@@ -28312,22 +28314,40 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
     }
     return NULL;
 }
+/* Returns 1 if a function's name says that it allocates for others: "xmalloc", "PoolAlloc",
+   "xstrdup". */
+static MLI_COLD int mli_allocates_by_name(const char *function) {
+    static const char words[] = "alloc\0strdup\0strndup\0memdup\0operator new\0";
+    const char *word, *at;
+    for (at = function; *at; at++)
+        for (word = words; *word; word += strlen(word) + 1) {
+            size_t n = 0;
+            while (word[n] && mli_ascii_lower(at[n]) == word[n]) n++;
+            if (!word[n]) return 1;
+        }
+    return 0;
+}
 /* Returns the function that a site was called from in a stack, or NULL if it is not known. A
-   function that calls itself is not its own caller. The text in place of the frames of a cut stack
-   has no file, and is no caller. */
+   function that calls itself is not its own caller. If the site's own function is in a library or
+   allocates by its name, passes over callers that do so, too, unless there are no others. The text
+   in place of the frames of a cut stack has no file, and is no caller. */
 static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
                                                   uint32_t node) {
+    const int library = mli_site_is_library(lord, site);
     mli_own_walk walk = {NULL, 0, 0};
-    const memlord_site *own, *caller;
+    const memlord_site *own, *first, *caller;
     walk.lord = lord;
     walk.node = node;
-    own = caller = mli_own_next(&walk);
-    if (!own || mli_site_is_library(lord, site)) return own;
-    if (!own->function[0]) return NULL;
-    while (caller && (!strcmp(caller->function, own->function) ||
-                      !strcmp(caller->function, site->function)))
-        caller = mli_own_next(&walk);
-    return caller && caller->function[0] && caller->file[0] ? caller : NULL;
+    own = first = mli_own_next(&walk);
+    if (!own || (!own->function[0] && !library)) return NULL;
+    while (first && !library &&
+           (!strcmp(first->function, own->function) || !strcmp(first->function, site->function)))
+        first = mli_own_next(&walk);
+    caller = first;
+    if (library || mli_allocates_by_name(own->function))
+        while (caller && mli_allocates_by_name(caller->function)) caller = mli_own_next(&walk);
+    if (!caller || !caller->function[0] || !caller->file[0]) caller = first;
+    return library || (caller && caller->function[0] && caller->file[0]) ? caller : NULL;
 }
 /* Adds the numbers of a stack to those of `site`, the caller in the stack. */
 static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
@@ -28886,7 +28906,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
         mli_putf(o, tells ? ", site %p %g" : "site %p %g", (const void *)w->site,
                  mli_share_of_live(site->bytes, live));
     }
-    mli_putf(o, " of %jo", live);
+    mli_putf(o, r->ended ? " of %jo still live at the end" : " of %jo", live);
     if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
@@ -29616,7 +29636,7 @@ enum {
     X(CAPACITY, neighbours, "neighbours", "", BYTES)                                               \
     X(CAPACITY, unaccounted, "unaccounted", "", CHANGE)                                            \
     X(CAPACITY, process, "process", "", BYTES)                                                     \
-    X(CAPACITY, rest, "", "process", BYTES)                                                        \
+    X(CAPACITY, rest, "", "unrecorded", BYTES)                                                     \
     X(CAPACITY, others, "others", "others", BYTES)                                                 \
     X(CAPACITY, age, "age_ns", "", TIME)                                                           \
     X(CAPACITY, limit, "limit", "limit", BYTES)                                                    \
@@ -32422,12 +32442,12 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
-   program has freed most of its memory. Otherwise the lists of sites and stacks, which are in the
-   order of live bytes, have them. */
+   program has ended, or has freed most of its memory. Otherwise the lists of sites and stacks,
+   which are in the order of live bytes, have them. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
-    if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
+    if (!(r->mark || r->by_peak || r->ended) || !r->leaks.blocks) return;
     mli_text_head(r, MLI_LIST_LEAKS);
     mli_putf(r->o, r->mark ? "leaks since mark %ju: " : "still live, and no mark was set: ",
              r->mark);
@@ -32500,9 +32520,11 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
         mli_putf(r->o, " + unaccounted %jo", (uint64_t)line->unaccounted);
+    sample = mli_phys_sample_of(line->phys);
+    if (line->unaccounted > 0 && line->neighbours == UINT64_MAX && sample.others[0].pid)
+        mli_putf(r->o, " (others hold %jo)", line->others);
     if (line->age > 1000000000u) mli_putf(r->o, ", sampled %jX ago", line->age);
     mli_put_str(r->o, "\n");
-    sample = mli_phys_sample_of(line->phys);
     if (!sample.others[0].pid) return;
     mli_putf(r->o, "%i", mli_device_code(line->of.device));
     mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
