@@ -5116,32 +5116,73 @@ static size_t mli_queries_from(const mli_symbol_query *q, size_t n, uintptr_t ad
     }
     return from;
 }
+/* The queries of a module, sorted by address. The range from the first address to the last is
+   divided into equal parts. `parts` has a bit for each part that contains an address, so that most
+   symbols are passed over without a search. */
+#define MLI_QUERY_PARTS 4096u
+typedef struct mli_symbol_search {
+    mli_symbol_query *q;
+    size_t n;
+    uintptr_t first, last; /* the lowest and the highest address */
+    unsigned shift;        /* log2 of the bytes of a part */
+    unsigned char parts[MLI_QUERY_PARTS / 8];
+} mli_symbol_search;
+/* Begins a search for the addresses of one module. */
+static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symbol_query *q,
+                                             size_t n) {
+    size_t i;
+    search->q = q;
+    search->n = n;
+    search->first = (uintptr_t)q[0].address;
+    search->last = (uintptr_t)q[n - 1].address;
+    search->shift = 0;
+    while ((search->last - search->first) >> search->shift >= MLI_QUERY_PARTS) search->shift++;
+    memset(search->parts, 0, sizeof search->parts);
+    for (i = 0; i < n; i++) {
+        const uintptr_t part = ((uintptr_t)q[i].address - search->first) >> search->shift;
+        search->parts[part / 8] |= (unsigned char)(1u << part % 8);
+    }
+}
+/* Returns 0 if no address is from `start` to `end`, both included. Else it may return 1. */
+static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
+                                  uintptr_t end) {
+    uintptr_t part, most;
+    if (start > search->last || end < search->first) return 0;
+    part = start > search->first ? (start - search->first) >> search->shift : 0;
+    most = ((end < search->last ? end : search->last) - search->first) >> search->shift;
+    while (part < most && !(search->parts[part / 8] >> part % 8 & 1)) part++;
+    return search->parts[part / 8] >> part % 8 & 1;
+}
 /* Notes a symbol for the addresses in it. Of several symbols that contain an address, the one that
    begins last counts. */
 static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
-                            mli_symbol_query *q, size_t n) {
+                            const mli_symbol_search *search) {
     const uintptr_t start = bias + symbol->st_value;
+    mli_symbol_query *q = search->q;
     size_t i;
-    if (!symbol->st_size || symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
-        symbol->st_name >= symbols->names_size || start > (uintptr_t)q[n - 1].address)
+    if (!symbol->st_size || !mli_symbol_search_hits(search, start, start + symbol->st_size - 1) ||
+        symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
+        symbol->st_name >= symbols->names_size)
         return;
-    i = mli_queries_from(q, n, start);
-    for (; i < n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
+    i = mli_queries_from(q, search->n, start);
+    for (; i < search->n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
         if (q[i].name && q[i].value >= symbol->st_value) continue;
         q[i].name = symbols->names + symbol->st_name;
         q[i].value = symbol->st_value;
     }
 }
-typedef struct mli_symbol_search {
+/* The queries of all modules, sorted by address. */
+typedef struct mli_symbol_queries {
     mli_symbol_query *q;
     size_t n;
-} mli_symbol_search;
+} mli_symbol_queries;
 /* Reads the symbols of a module, if some of the addresses are in the module. */
 static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *user) {
-    const mli_symbol_search *search = (const mli_symbol_search *)user;
+    const mli_symbol_queries *all = (const mli_symbol_queries *)user;
     const ElfW(Phdr) *p = module->at, *last = p + module->count;
     uintptr_t low = UINTPTR_MAX, high = 0;
     mli_dl_symbols symbols;
+    mli_symbol_search search;
     size_t from, end;
     uint64_t i;
     (void)size;
@@ -5150,16 +5191,17 @@ static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *u
         if (p->p_vaddr < low) low = p->p_vaddr;
         if (p->p_vaddr + p->p_memsz > high) high = p->p_vaddr + p->p_memsz;
     }
-    from = mli_queries_from(search->q, search->n, module->bias + low);
-    end = mli_queries_from(search->q, search->n, module->bias + high);
+    from = mli_queries_from(all->q, all->n, module->bias + low);
+    end = mli_queries_from(all->q, all->n, module->bias + high);
     if (low >= high || from >= end || !mli_symbols_of(module, &symbols)) return 0;
+    mli_symbol_search_begin(&search, all->q + from, end - from);
     for (i = 0; i < symbols.count; i++)
-        mli_symbol_note(&symbols, &symbols.at[i], module->bias, search->q + from, end - from);
+        mli_symbol_note(&symbols, &symbols.at[i], module->bias, &search);
     return 0;
 }
 MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
-    mli_symbol_search search = {q, n};
-    (void)mli_dl_each(mli_symbols_visit, &search);
+    mli_symbol_queries all = {q, n};
+    (void)mli_dl_each(mli_symbols_visit, &all);
 }
 #elif defined(__APPLE__)
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -17720,6 +17762,7 @@ MLI_API size_t memlord_blocks_top(memlord *lord, memlord_device sel, memlord_blo
                                   size_t k) {
     mli_walk_query q = mli_walk_query_of(sel);
     if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    mli_places_name(lord);
     return mli_map_top(lord, &q, out, k);
 }
 
@@ -19900,24 +19943,25 @@ typedef struct mli_scope_run {
 /* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
-/* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
+/* Returns the invocation that an exported token names. Returns NULL if the token names none, or if
+   the invocation is over. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 /* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
    context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
-   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
-   thread, or the thread has ended. */
+   in the invocation, the base of its cell is added. When the thread leaves, the whole level of the
+   cell at that moment is added and stays. `enter` is 1 if the thread enters, and 0 if it leaves.
+   Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
-/* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
-   the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
-   Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
-   NULL. */
+/* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
+   context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
+   and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
+   invocation counted. Then the function also adds to `sums`, unless it is NULL, by how many bytes
+   the invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
@@ -21120,17 +21164,18 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key) {
-    char *at = (char *)list + n * size, *first = (char *)list;
+    char *first = (char *)list, *at = first + n * size;
+    const size_t kept = n < cap ? n : cap - 1; /* how many of the items stay beside the new one */
     uint64_t number, other;
     memcpy(&number, (const char *)item + key, sizeof number);
-    while (at > first) {
+    for (; at > first; at -= size) {
         memcpy(&other, at - size + key, sizeof other);
         if (other >= number) break;
-        if (at < first + cap * size) memcpy(at, at - size, size);
-        at -= size;
     }
-    if (at < first + cap * size) memcpy(at, item, size);
-    return n < cap ? n + 1 : n;
+    if (at == first + cap * size) return n;
+    memmove(at + size, at, (size_t)(first + kept * size - at));
+    memcpy(at, item, size);
+    return kept + 1;
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
@@ -21142,13 +21187,16 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
     uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
     size_t n = 0, at, key;
-    if ((unsigned)order >= sizeof keys) return 0;
+    if ((unsigned)order >= sizeof keys || !cap) return 0;
     key = keys[order];
     if (names) mli_places_name(lord);
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         uint64_t number;
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
+        if (order == MEMLORD_SITE_ORDER_LIVE_BYTES &&
+            mli_row_live(lord, MLI_BOOK_SITE, i) <= (n < cap ? 0 : out[cap - 1].live_bytes))
+            continue; /* it has no place in the list, and so needs no statistics */
         (void)mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
@@ -21403,9 +21451,9 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
    in the program), the blocks without a tag or site, or the arena: bytes that the host counts
-   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
-   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
-   the lock of one row (the counters of a device, tag or site) at a time. */
+   without blocks. memlord_explain, memlord_summary, the log of a failed request and the verdicts of
+   reports use this module. Owns no state. May use the counters of books/, and services/stats.
+   Locks: the lock of one row (the counters of a device, tag or site) at a time. */
 
 /* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
    no block, and so to no other site. */
@@ -21425,16 +21473,16 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
-                                          its physical device */
+    int elsewhere;                     /* 1: a holder is not on `dev`, but on another device of the
+                                          same physical device */
     uint64_t count, named;             /* the number of holders; the number of those that are a tag
                                           or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
-   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
-   0 if the ledger has not seen this device yet. */
+/* Lists who holds the bytes on all devices of a physical device. `book` tells whether the list is
+   by tag or by site. If `phys` is NULL, it lists only the holders on `dev`. `dev` is the number of
+   the device that the list is for, or 0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -21444,12 +21492,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
 /* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, each name follows the name of its device. If no holder is a tag or a site, it
-   writes nothing, unless the list is by tag and has several holders. */
+   on another device, each name follows the name of its device. Writes nothing if no holder is a tag
+   or a site. There is one exception: a list by tag that has several holders is written. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
-/* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so a result above 100 becomes 100. */
+/* Returns how many percent of a device's live bytes a part is. `part` and `live` may have been read
+   at different moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
@@ -21547,7 +21595,7 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
 /* -- public -- */
 
 /* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)": a device's live bytes, live blocks, peak, and
-   largest holder by tag with its share. A device without tags gets no holder. */
+   largest holder by tag with its share. For a device without tags it writes no holder. */
 static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
     mli_holder_list tags;
     memlord_stats s;
@@ -21580,23 +21628,24 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 /* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
    A strategy is a list of bands. A band is a range of the percentage of a device that is in use
    (the used percent), with a metric and a threshold for it. A band check compares the metric with
-   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   the threshold of the band in force. If the threshold is reached, a collection runs: the host's
    callbacks, which free memory. A phys is a physical device. May use books/limits and
    books/counters. Invariant: no threshold is crossed without a band check, although a thread may
    count up to a batch of bytes before it publishes them (adds them to the device's published
    bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
    band state; none while a callback runs. */
 
-/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
-   the published bytes are at least a margin below the threshold, no thread can cross the threshold
-   without a publication. A mark is a number of published bytes, and a publication that passes a
-   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
-   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
-   thread checks each time it has freed as many bytes as the free interval of the device. Cached
-   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
-   the live bytes, so a publication below the mark check_below comes in time, without a margin.
-   After a collection a band waits to rearm: it starts no other collection until its metric has
-   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
+/* When a band check is due. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. The margin is the most bytes that threads have not yet published: a batch
+   for each thread that the ledger allows for. The mark check_above lies a margin below the
+   threshold. So a publication passes this mark by the time that the live bytes reach the threshold.
+   Within a margin of the threshold the device is "near": every call checks at its end, with a sum
+   over all threads. Freed bytes are not published. Instead each thread checks each time it has
+   freed as many bytes as the device's free interval. Cached bytes (reserved bytes less live bytes)
+   rise as live bytes fall. The mark check_below for them needs no margin, because published bytes
+   are never above the live bytes. After a collection a band waits to rearm: it starts no other
+   collection until its metric has risen by an eighth of the threshold, or has fallen an eighth
+   below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
@@ -21604,11 +21653,11 @@ MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
    if there is one. If it differs from the strategy before, the bands of the device no longer wait
-   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+   to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
-   `safe` is 1 if host code may run. */
+/* Runs a band check on a device, and then a collection if one is due and none runs there yet.
+   `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
 /* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
@@ -21616,8 +21665,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Runs the band checks of every device of a physical device again, without collections, after a
-   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
+/* Checks the bands of every device of a physical device again, but runs no collection. If `phys` is
+   NULL, it checks all devices. It is called when strategies, thresholds or margins have changed. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
 /* Widens the margins of all bands, so that they allow for all threads that exist, and a few
@@ -21883,9 +21932,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Sets the live and freed bytes at which the next band check is requested. While the device waits
-   to rearm, one is requested when the metric reaches `again`, or when it falls below seven eighths
-   of the threshold, where mli_band_compare rearms the band. The metric RESERVED needs no marks,
+/* Sets the live and freed bytes at which the next band check is requested. While the band waits to
+   rearm, a check is requested when the metric reaches `again` or falls below seven eighths of the
+   threshold. In both cases mli_band_compare rearms the band. The metric RESERVED needs no marks,
    because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
@@ -22016,8 +22065,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A later publication sees the marks: it takes the lock of the device's row (its counters) after
-   this function or, without a batch, adds to the row after it. */
+   A publication after this function sees the marks, because both take the lock of the device's row
+   (its counters). Without a batch a publication takes no lock, but both add to row->published. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -22162,9 +22211,9 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a collection that is about to begin. Sets the members of *e that tell how many
-   collections there are on its device and in the whole ledger, with this one. Failed ones count,
-   too. */
+/* Numbers a collection that is about to begin. Sets e->device_runs to the number of collections on
+   the device, and e->total_runs to that of the whole ledger. Both numbers include this collection
+   and those that failed. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -22500,7 +22549,7 @@ typedef struct mli_page_slot {
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
     uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
-                         whoever reads the number also sees these */
+                         whoever reads the number also sees what `devices` has */
     uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -22510,7 +22559,7 @@ typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
         mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
-                            answer to it; the ledger waits for it as for a futex */
+                            answer to it; the ledger waits until the counter changes (a futex) */
         mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
                             while); only the slot's owner writes it */
         uint32_t unused[14];
@@ -22803,7 +22852,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* A reader of its own, because another thread may be using the one in services/room. */
+    /* This reader is used only here, because another thread may be using that of services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22934,8 +22983,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
    Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
-   `own` 1 it runs no source of the host. */
+/* Samples each physical device whose sample is too old for a report, by the same rule as
+   memlord_headroom. With `own` 1 it runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
@@ -22954,8 +23003,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. The function stores
-   there 1 ns more than the time at which it last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock, else 0. *last is 0 at first. When the
+   function returns 1, it stores the present time plus 1 ns in *last. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
    request is within the limit. Requires: no lock is held. */
@@ -23033,7 +23082,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
 /* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
    are the live bytes before or after the source ran, whichever are fewer, because it is not known
    which of the two the source saw. A pool counts with the bytes that it has reserved now, because
-   the source may itself report these. */
+   the source itself may call memlord_pool_set. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -23068,8 +23117,8 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* only then, because another sampler may be
-                                                        writing sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* if another thread is the sampler, it may be
+                                                        writing sampler_frame now */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -23155,8 +23204,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- functions that read the capacity, and sample if no poller does -- */
 
-/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
-   not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
+/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. Returns
+   0 under MEMLORD_FLAG_DEFER. Also returns 0 inside code of the host that MemLord called: the
    ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
    callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
@@ -23474,7 +23523,8 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around to more */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around, so it is
+                                                             above the maximum, too */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -23632,8 +23682,8 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
-   and does not divide: where registers are wider than a double (x87), a quotient has other digits,
-   and a value that is equal to the threshold would not reach it. */
+   and does not divide. Where registers are wider than a double (x87), a quotient has other digits,
+   so a share that is equal to the threshold would seem to be below it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23704,10 +23754,10 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
    slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
-   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
-   thread that waits for requests. May use services/pages, services/room and calls/deferred.
-   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
-   neighbours. */
+   them. To wake another ledger, it rings the bell of the other ledger's slot. Also owns the
+   listener, the thread that waits for requests. May use services/pages, services/room and
+   calls/deferred. Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the
+   module out. Lock: neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
@@ -23756,9 +23806,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
-   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
-   asks without end would keep this ledger collecting. */
+/* A device rests for a while after its collection callbacks ran and gave nothing back. While it
+   rests, requests of neighbours run no callbacks for the device. Without such a rest, a neighbour
+   that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -23889,7 +23939,7 @@ static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
 }
-/* Returns a bit for each device of the ledger's slot that rests. */
+/* Returns a mask in which bit k is 1 if device k of the ledger's slot rests. */
 static MLI_COLD uint32_t mli_resting(memlord *lord) {
     uint32_t bits = 0, k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) {
@@ -23900,8 +23950,8 @@ static MLI_COLD uint32_t mli_resting(memlord *lord) {
     return bits;
 }
 
-/* Writes the whole slot and the head of the page again, to repair what another process may have
-   overwritten. */
+/* Brings the ledger's slot up to date. Writes the whole slot and the head of the page, because
+   another process may have overwritten them. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -23991,9 +24041,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` has
-   for each device of this ledger's slot the largest request plus 1, or 0 if no neighbour asks.
-   Returns 1 if the neighbour waits for the answer. */
+/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` is an
+   array by device of this ledger's slot: the bytes of the largest request plus 1, or 0 if no
+   neighbour asks. Returns 1 if the neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -24007,9 +24057,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes the requests that another ledger has made in its slot since this ledger last answered it.
-   `seen` is the number of its last request. Differences of numbers are compared, because the page
-   may hold any value. Returns 1 if the other ledger waits for the answer. */
+/* Notes the requests that another ledger has made in slot `s` since this ledger last answered.
+   `seen` is the number of the last request there. Differences of numbers are compared, because the
+   page may hold any value. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -24025,10 +24075,10 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
     return waits;
 }
 
-/* Finds, for each device of this ledger's slot, the largest request that other ledgers have made
-   since this one last answered: see mli_request_note. seen[s] gets the number of the last request
-   in slot s, which the answer stores in answered[s]. Returns a bit for each slot whose ledger waits
-   for the answer. */
+/* Reads the requests that other ledgers have made since this ledger last answered. `needed` gets
+   the largest request for each device: see mli_request_note. seen[s] gets the number of the last
+   request in slot s; the answer later stores this number in answered[s]. Returns a mask with a bit
+   for each slot: 1 if the ledger of the slot waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -24044,10 +24094,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
-   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
-   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
-   to 1 if a callback ran. */
+/* Goes through the devices of a physical device until the callbacks have reclaimed `needed` bytes,
+   or through all of them if `needed` is 0. On each device it ends the freed blocks whose fences are
+   done, and runs the collection callbacks. Returns the bytes that the callbacks reclaimed. Sets
+   *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -24079,9 +24129,9 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
     return released;
 }
 
-/* Publishes the bytes that were released of each device, and then that the requests with the
-   numbers in `seen` are answered. Then it rings the bells of the ledgers that wait. `waiting` has a
-   bit for the slot of each of them. */
+/* Publishes how many bytes were released of each device. Then publishes that the requests with the
+   numbers in `seen` are answered, and rings the bells of the ledgers that wait. `waiting` has a bit
+   for the slot of each of these ledgers. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -24099,8 +24149,8 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
     }
 }
 
-/* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
-   thread at a time. It runs host code, and holds no lock meanwhile. */
+/* Wakes this ledger's threads that wait for an answer. Then answers the requests of other ledgers,
+   unless another thread does so. It holds no lock while it runs host code. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -25231,12 +25281,12 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
 /* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
-   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
-   tickets. A thread has a context of its own, too; a swap puts the thread into another. The
-   interposer is a preloaded MemLord, with a ledger of its own. May use books/ and services/scopes.
-   Invariants: each context is in one place, which is a thread or a fibre's record; a thread's own
-   context never gets into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record;
-   cold, to make a record. */
+   coroutine. The context of a fibre has the fibre's open tags and scopes, default tag, account,
+   stream and tickets. Each thread has a context of its own, too. A swap puts the thread into
+   another context. The interposer is a preloaded MemLord, with a ledger of its own. May use books/
+   and services/scopes. Invariants: each context is in one place, which is a thread or a fibre's
+   record; a thread's own context never gets into another thread. Locks: context
+   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 
 /* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
    each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
@@ -25257,10 +25307,11 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the number (generation) of its ledger, the handle of the record, and the
-   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context. While a
+   thread is in it, `kept` has the context that this thread was in before. The host's
+   memlord_context has three words: the number (generation) of the ledger, the handle of the record,
+   and the serial. The serial rises with each swap, so that an older copy of the words no longer
+   matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25389,10 +25440,10 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
-   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
-   which it entered them. */
+/* Ends what is open in the context of a fibre, and closes the record of this context. Returns
+   E_STATE if mli_context_lock finds no record. Also returns E_STATE if the record then has another
+   context than its fibre's. That cannot happen to a thread that leaves its fibres in the reverse of
+   the order in which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25402,7 +25453,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
         mli_lock_drop(&record->lock);
         return MEMLORD_E_STATE;
     }
-    record->serial++; /* from here on no call finds the record by an older copy */
+    record->serial++; /* from here on no call finds the record by a copy of the words */
     mli_lock_drop(&record->lock);
     mli_spans_close_left(lord, t, &record->kept);
     mli_current_clear(&record->kept);
@@ -25427,8 +25478,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
-   thread has left, then begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. The interposer's ledger first ends the tags and scopes of the
+   context that the thread has left. It then begins those of the context that the thread is in. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25614,11 +25665,11 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 /* Does the work that is due at the end of a call and at a safe point, which is a moment at which
    code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
    due. A band check compares a device with the thresholds of its bands, and runs the host's
-   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
-   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
-   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
-   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
-   while host code runs. */
+   callbacks if a threshold is reached. A fence is something of the host that a freed block waits
+   for. A poller is a thread that samples a physical device. Owns the list of the threads that wait
+   for frees. May use books/, calls/deferred and services/. It reaches services/pollers by a pointer
+   of the ledger, because services/pollers includes this module. Locks: callbacks, for the list;
+   none while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25694,9 +25745,10 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
-   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
-   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. The request for a band check is
+   cleared before the check runs. So a new request that comes during the check stays, and a later
+   call serves it. With `asks` 1 the function also asks whether fences of one queue of the device's
+   type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25731,10 +25783,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
 }
 
 /* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
-   t->other_dev names. Where the system has no barrier for other threads, the addition in
-   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
-   addition is later sees what the other stored before. So after its addition this thread compares
-   its counts with the marks of its devices again, and reads the alert mask again. */
+   t->other_dev names. A thread that changes marks or the mask calls mli_barrier_threads. Where the
+   system has no barrier for all threads, mli_barrier_threads and mli_alert_barrier each do an
+   atomic addition. The thread that adds later then sees what the other thread stored before it
+   added. So this thread, after its addition, compares its counts with the marks of its devices
+   again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -25795,7 +25848,7 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 /* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
    memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
    collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
-   could decide by its samples, or if the host asks for pollers. Locks: none. */
+   may need its samples, or if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -25829,8 +25882,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of the physical device that a device belongs to, if it has none yet and has a
-   source to sample. */
+/* Starts the poller of the physical device that a device belongs to. Does nothing if that poller
+   was started before, or if the device's type has no capacity source. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
@@ -25853,8 +25906,8 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
    after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
    that takes snapshots, and the one that answers the ledgers of other processes. Under
    MEMLORD_FLAG_DEFER calls start no threads, because a new thread may get its stack from the very
-   allocator that the calls come from. So while no device that wants a poller is known, it starts
-   the poller of main memory, which starts the others once their devices are known. */
+   allocator that the calls come from. So if no known device wants a poller yet, this function
+   starts the poller of main memory. That poller starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25886,7 +25939,7 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
    do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
-   blocks that need wait no longer, and writes requested reports. */
+   blocks that no longer have to wait, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -26016,10 +26069,10 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Waits for at most `ms` ms until `needed` bytes have been freed at a physical device, or its
-   neighbours have released as many. Freed bytes count from `out`, an earlier result of
-   mli_phys_freed. If enough bytes have been freed already, or the system has no event left to wait
-   for, it returns at once. */
+/* Waits until `needed` bytes have been freed at a physical device, or until the neighbours have
+   released as many, but at most `ms` ms. Freed bytes count from `out`, an earlier result of
+   mli_phys_freed. Returns at once if enough bytes have been freed already, or if the system has no
+   event left to wait for. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -26066,8 +26119,8 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
-                              calls in an attempt overwrite those */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call; kept
+                              here, because calls in an attempt overwrite those of mli_self */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
@@ -26103,9 +26156,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
-   memory for the record, the block counts as dropped, because the caller has the storage all the
-   same. */
+/* Records the new block, and takes its bytes from the request's own ticket alone. If the ledger has
+   no memory for the record, the block counts as dropped. The request succeeds all the same, because
+   the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -26173,7 +26226,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        /* If the power becomes infinite, ms does so, too, and the result is max_ms. */
+        /* If the power becomes infinite, `ms` becomes infinite, too, and the result is max_ms. */
         power *= power;
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
@@ -26207,9 +26260,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
-   storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
-   reserved. */
+/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+   storage 0 or UINT64_MAX counts as failed, because no ledger can record such a block. Requires:
+   the bytes are reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
