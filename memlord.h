@@ -15,9 +15,9 @@
 
     Include memlord.h without the define in every other file that calls it. The file with
     the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
-    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h; with ONE=1 it makes one
-    file of the two. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc for
-    pkg-config and memlord::memlord for CMake.
+    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h to a directory; with ONE=1 it
+    joins the two to one file. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc
+    for pkg-config and memlord::memlord for CMake.
 
     Contents: search for a tag to jump there
         >>index          the twelve calls you need, then every group in one line
@@ -135,14 +135,14 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Ledger    `memlord *lord`, one independent account book. Every function that works on a
-              ledger has it as its first argument. With a NULL ledger MemLord is switched off,
-              and a call costs one branch: functions with a memlord_result return MEMLORD_OK
-              and fill structs with zeros, even memlord_block_find. Only memlord_site_place
-              returns E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
+    Ledger    `memlord *lord`, one independent account book. Every function that works on a ledger
+              has it as its first argument. With a NULL ledger MemLord is switched off, and a call
+              costs one branch. Functions that return a memlord_result then return MEMLORD_OK and
+              fill structs with zeros, even memlord_block_find. Only memlord_site_place returns
+              E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
               memlord_would_fit and memlord_plan_fit return -1, and the rest return 0.
-              memlord_alloc_retry still calls the host's function, once. A fence that is
-              passed is dropped at once. The same holds with MEMLORD_DISABLE.
+              memlord_alloc_retry still calls the host's function, once. A call with a fence calls
+              the `drop` of the fence at once. All this holds with MEMLORD_DISABLE, too.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
               selector (parameters named `sel`) the index MEMLORD_ANY means every index
               of the type, and memlord_device_all() means every device.
@@ -165,20 +165,20 @@
               A ledger takes the stack of every alloc, or of a sample of the allocs. Totals
               from a sample are unbiased estimates with a standard error. Each run, process
               and ledger takes another sample, unless memlord_desc.stack_seed makes the
-              sample repeatable. A block keeps its stack until it ends. After a realloc the
-              block is sampled again; a move keeps its stack. Reports say what each stack held
-              at the peak of its device. TEXT has the largest stacks.
+              sample repeatable. A block keeps its stack until it ends, also when it moves; only a
+              realloc samples it again. Reports say what each stack held at the peak of its device.
+              TEXT has the largest stacks.
               JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
               stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
               HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
               to the samples, so that they add up to the ledger. A stack gets at most 4 times
-              what its samples stand for. The other blocks of its site, and those of a site
-              without a sample, have the site alone as their stack. MEMORY_VIZ shows the
-              sampled blocks, and the events of their allocs, with their stack. It shows all
-              other blocks and events with their site.
-    Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag.
-              A block keeps its tag until it ends or is retagged, whichever thread frees
-              it. An arena's bytes are taken off the tag of the thread that takes them.
+              what its samples stand for. The other blocks of the site, and all blocks of a
+              site without a sample, have the site alone as their stack. MEMORY_VIZ shows the
+              sampled blocks, and the events of their allocs, with their stacks. It shows all other
+              blocks and events with their sites.
+    Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag. A block
+              keeps its tag until it ends or is retagged, whichever thread frees it. Arena bytes
+              come off the tag of the thread that takes them off the arena.
     Physical device  memory that several devices share. cpu, pinned and mapped are one
               physical device. memlord_device_share adds others to it, such as an integrated
               GPU. A physical device has one capacity, one limit and one headroom.
@@ -190,28 +190,28 @@
     Account   bytes charged to a request or a user. A charge does not change the live bytes of
               the device. An account's limit is a quota for memlord_reserve and
               memlord_alloc_retry.
-    Pool      device memory that your own allocator has reserved, and serves requests
-              from. A pool is a device of its own: it has the type OTHER, or its real type
-              with an index of its own. memlord_device_share says which device it lives in.
+    Pool      device memory that your own allocator has reserved, and serves requests from. A pool
+              is a device of its own. It has the type OTHER, or the type of the real device with an
+              index of its own. memlord_device_share says which device the pool lives in.
               Record what the pool hands out, and set what it holds: memlord_pool_set.
-              Do not record the segments of the pool, on whichever device: the bytes that it
+              Do not record the segments of the pool, on whichever device: the bytes that the pool
               hands out would count twice.
     Band      a range of used % with a threshold at which a collection is due.
     Collection  a run of the host's callbacks for a device, to give memory back.
-    Fence     tells when a device is done with a block. A block freed before that is
-              pending: it is still live until its fences are done.
+    Fence     tells when a device is done with a block. A block that is freed earlier is pending: it
+              is live until its fences are done.
     Stream    a queue of a device's work. A block remembers the stream it was allocated on, if
               the host names it: memlord_stream_set. TEXT and JSON have the live bytes of each
               stream.
     Part      a named piece of a live storage (a tensor in a weights buffer). A part adds no
               bytes to any total.
-    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes
-              that it allocated less those it freed, its peak, and its time. Scopes nest, and
+    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes that
+              the scope allocated less the bytes it freed, its peak, and its time. Scopes nest, and
               other threads can adopt a scope. A block remembers the scope it was allocated in.
-    Context   the open tags and scopes, the default tag, account, stream and tickets that the
-              calls of a thread use. Each thread has a context of its own. A fibre, a coroutine
-              or a job can have one, too: memlord_context_swap. Where a comment says that a
-              thread has a tag, a scope or the like, the thread's present context has it.
+    Context   what the calls of a thread use: the open tags and scopes, the default tag, the
+              account, the stream and the tickets. Each thread has a context of its own. A fibre, a
+              coroutine or a job can have one, too: memlord_context_swap. Where a comment says that
+              a thread has a tag, a scope or the like, that belongs to the thread's present context.
     Mistake   a call that the host should not have made, such as a double free. Names in the
               API call it an anomaly. memlord_anomalies_each tells where each was made.
     Snapshot  the totals of every device at one moment. A checkpoint is a snapshot with a name.
@@ -226,47 +226,47 @@
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset. It is never too
-                         high, and too low by at most peak_error. Calls that overlap count
-                         as if one came after the other, in any order. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. If another
-                         thread resets the peak, it is 0 again from the next call of the
-                         recording thread on. Otherwise each thread counts on its own, and
-                         adds its count to the peak from time to time. Busy threads hold back
-                         about 4 KiB together, or a 64th of the peak if that is more. Their
-                         parts do not grow again when some of them end. Threads that have been
-                         idle since other threads came can hold back more: with 8 threads
-                         twice as much. No thread holds back more than counter_batch. The same
-                         holds for tags. It holds for sites, too, but the first thread of a
-                         site may hold back a counter_batch. JSON has the peak_error of
-                         each tag and site. A reader of the peak, such as a report or a
-                         snapshot, raises it to the live bytes of that moment if these
-                         are more. The peak of a scope is exact on one device if no
-                         threads share the scope. On several devices it is an upper
-                         bound: memlord_scope_export
-        freed            bytes credited since the last collection or reset. The host has freed
-                         them; its allocator, or the driver, may still hold the memory
+                         high, and too low by at most peak_error. Calls that overlap count as if one
+                         came after the other, in any order. peak_error is 0 if MEMLORD_FLAG_EXACT
+                         is set, or if only one thread records. (If a second thread resets the peak,
+                         peak_error is 0 again from the next call of the recording thread on.) In
+                         all other cases each thread counts on its own, and adds its count to the
+                         peak from time to time; the bytes not added yet are held back. Busy threads
+                         together hold back about 4 KiB, or a 64th of the peak if that is more. The
+                         part of each thread does not grow again when other threads end. Threads
+                         that were idle while other threads came can hold back more: with 8 threads
+                         twice as much. No thread holds back more than counter_batch. All this holds
+                         for the peaks of tags and sites, too, except that the first thread of a
+                         site may hold back a counter_batch. JSON has the peak_error of each tag and
+                         site. A reader of the peak, such as a report or a snapshot, raises the peak
+                         to the live bytes of that moment if these are more. The peak of a scope is
+                         exact on one device if no threads share the scope. On several devices the
+                         peak of a scope is an upper bound: memlord_scope_export
+        freed            bytes credited since the last collection or reset. The host has freed them,
+                         but its allocator or the driver may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
         total_allocated  all bytes recorded in this epoch, growth included. Lifetime
                          totals count modulo 2^64; live values never wrap
         total_freed      all bytes credited in this epoch, shrinkage included
-        reserved         what the host's pool holds of the device, set by memlord_pool_set.
-                         `cached` is the part of it that is not allocated
-        limit, held      the limit of its physical device, and the bytes that tickets keep of it
+        reserved         what the host's pool holds of the device, set by memlord_pool_set. `cached`
+                         is the part of `reserved` that is not allocated
+        limit, held      the limit of the physical device, and the bytes of it that tickets keep
 
     In a report's table of capacity, which lists physical devices:
 
-        used             what the source says, plus what was recorded since its sample, less
-                         what was freed since: see memlord_capacity_source_set. In TEXT it is
+        used             what the capacity source says, plus what was recorded since the sample,
+                         less what was freed since: see memlord_capacity_source_set. In TEXT it is
                          `total` less `free`
-        self             live bytes of all devices that share it, without mapped files
-        process          what else this process holds, as the source says: `context`, the free
-                         memory of pools, and what was not recorded
+        self             live bytes of all devices that share the physical device, without mapped
+                         files
+        process          the further bytes that this process holds, as the source says: `context`,
+                         the free memory of pools, and what was not recorded
         others           the rest of `used`. If the source does not know this process's share,
                          `others` is all that is not self or context
-        neighbours       what other ledgers of the pressure page say they hold there, as of the
-                         last poll (memlord_pressure_open)
-        unaccounted      used - self - context - neighbours, where used is at most the total.
-                         So the free memory of your own pools is in it
+        neighbours       the bytes that other ledgers hold there, as they said on the pressure page
+                         at the last poll (memlord_pressure_open)
+        unaccounted      used - self - context - neighbours, where used is at most the total. The
+                         free memory of your own pools is a part of it
 
     Order: record an allocation after the real one, and a free before the real one. Once a
     block is really free, another thread may get its address and record it. For the same
@@ -290,10 +290,9 @@
         written, never compiled   MSVC, FreeBSD
 
     A function's name behind a return address (memlord_site_at) comes from the dynamic
-    symbol table: link the program with -rdynamic to see functions of its own. Before glibc
-    2.35 and outside Linux addresses keep their first name. If a library is replaced by
-    another at the same addresses, they still show the name of the first. Build ids are
-    known on Linux.
+    symbol table: link the program with -rdynamic to see functions of its own. Before glibc 2.35 and
+    outside Linux an address keeps its first name, even if another library is loaded at that address
+    later. Build ids are known on Linux.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -311,10 +310,10 @@
         MEMLORD_API            linkage of public functions, default extern (all files)
         MEMLORD_SHIM           redirects malloc, calloc, realloc, free, mmap and munmap
                                of this C file to MEMLORD_SHIM_LORD (default
-                               memlord_global()). Include memlord.h last. A block that
-                               other code allocates (strdup, getline) and this file
-                               frees counts in unknown_frees, and so does a munmap of
-                               anything but one whole mapping             (that file)
+                               memlord_global()). Include memlord.h last. If this file frees a block
+                               that other code allocated (strdup, getline), the free counts in
+                               unknown_frees. So does a munmap of anything but one whole mapping
+                               (that file)
         MEMLORD_PMR            declares mlord::resource, a std::pmr::memory_resource, in C++17
                                and later; <memory_resource> takes a compiler half a second
                                                                            (that file)
@@ -332,8 +331,8 @@
                                default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
-        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples what has grown old,
-                               and takes the snapshots and exports that are due
+        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples the devices whose sample
+                               is old, and takes the snapshots and exports that are due
                                                                            (one file)
         MEMLORD_NO_REPORTS     leaves out all formats but TEXT and JSON: for the others the
                                calls return E_UNSUPPORTED                  (one file)
@@ -343,9 +342,9 @@
                                _raise and memlord_device_id_set return E_UNSUPPORTED
                                                                            (one file)
         MEMLORD_NO_VERIFY      makes memlord_verify return E_UNSUPPORTED   (one file)
-        MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
-                               against the lock order, and what its functions require
-                               of each other, with MEMLORD_ASSERT          (one file)
+        MEMLORD_CHECK_LOCKS    to debug MemLord: checks with MEMLORD_ASSERT that each thread takes
+                               its locks in the lock order, and that what MemLord's functions
+                               require of their callers holds (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression) does something, such as abort, if the
                                expression is 0; the default does nothing   (one file)
 
@@ -357,8 +356,8 @@
                                stderr in colour or to your logger. Any value but 0 does so.
                                memlord_log_stderr then writes in colour. 2 also runs
                                memlord_verify at destroy
-        MEMLORD_ARGUMENTS=1    TEXT, JSON, HTML and TRACE have the program's arguments, cut to
-                               1 KiB (Linux). They may have secrets in them
+        MEMLORD_ARGUMENTS=1    TEXT, JSON, HTML and TRACE have the program's arguments, cut to 1 KiB
+                               (Linux). The arguments may have secrets in them
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10. It overrides poll_ms
                                and memlord_poller_start
@@ -371,7 +370,8 @@
 
     Every function may be called from any thread at any time, except
         memlord_destroy        no other call on that ledger may be in flight or follow
-        memlord_verify         reports what calls in flight are changing as wrong
+        memlord_verify         no other call may be in flight: a change that is only half made
+                               would look wrong
         memlord_context_swap   the host orders the calls on one context
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
@@ -379,45 +379,47 @@
     threshold. Fences run on threads that allocate, free or retire, and on pollers. Collections
     and fences run inside the host's own call, under whatever locks it holds there. A host with
     an allocator lock creates the ledger with MEMLORD_FLAG_DEFER. Then collections run only in
-    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences run there
-    and in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
-    them run only where the host asks for them.
-    No callback may throw: an exception that leaves a callback has the effect of longjmp. The
-    ledger takes a callback that was left so for a running one, until the thread that left it
-    makes such a call again, from the same frame of its stack or from one further out. (On a
-    thread that changes between stacks, as fibres do, the ledger may see that early or late.)
-    Until then, and for good if the thread ends, the ledger is restricted by
-        a collection       No other collection of its device runs, and memlord_gc_callback_remove
-                           on other threads waits for it. Afterwards it counts as failed.
-        a capacity source  The ledger does not ask it about its device, and
-                           memlord_capacity_source_set on other threads waits for it.
-        a logger           memlord_logger_set on other threads waits for it, and on its own thread
-                           returns E_STATE for other ledgers. No reader of the capacity samples on
-                           that thread.
-        a fence's done     It holds up its queue, and the thread polls this ledger's fences no
-                           more. Afterwards MemLord calls it again.
+    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers. Fences run in the same
+    places and in memlord_retire. If MEMLORD_FLAG_NO_THREADS is set, too, there are no pollers, and
+    collections and fences run only where the host asks for them.
+    No callback may throw: an exception that leaves a callback has the effect of longjmp. The ledger
+    takes a callback that was left in this way for one that still runs. This ends when the same
+    thread makes such a call again, from the same frame of its stack or from a frame further out.
+    (On a thread that changes between stacks, as with fibres, the ledger may notice that call early
+    or late.) Until then, and for good if the thread ends, the ledger is restricted, depending on
+    what was left:
+        a collection       No other collection of the device runs, and memlord_gc_callback_remove
+                           on other threads waits. Afterwards the collection counts as failed.
+        a capacity source  The ledger does not ask the source about that device, and
+                           memlord_capacity_source_set on other threads waits.
+        a logger           memlord_logger_set on other threads waits. On the thread that left the
+                           logger it returns E_STATE for other ledgers, and no reader of the
+                           capacity takes a sample there.
+        a fence's done     The fence holds up its queue, and the thread polls no fences of this
+                           ledger. Afterwards MemLord calls `done` again.
         an unwinder        The thread takes no stacks: its blocks have one return address.
-        a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
-                           capacity samples there.
-    Some things stay so until destroy. A fence's drop that is left holds up its queue. A
+        a memlord_try_fn   On that thread memlord_alloc_failed counts nothing, and no reader of the
+                           capacity takes a sample.
+    Some effects last until destroy. A fence whose `drop` is left holds up its queue. A
     memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
     function is left is never given back, not even by destroy. An alloc whose unwinder is left is
-    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock: a thread
-    that left the allocator records nothing more.
+    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock by longjmp: a
+    thread that left the allocator records nothing more.
     MemLord has threads of its own. A poller for each physical device starts with the first call
     that touches a device with a capacity source, a collection callback and a strategy. With
-    MEMLORD_FLAG_NO_THREADS there are none. They take no signals. With MEMLORD_FLAG_DEFER the
-    poller of the cpu starts when a callback is added. It starts the others when it sees that
-    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start;
-    with MEMLORD_FLAG_NO_SNAPSHOT_THREAD calls take them. One writes a file, after
-    memlord_export_start. The last one is the listener, which answers the neighbours, after
-    memlord_pressure_open. The listener runs collection callbacks even with
+    MEMLORD_FLAG_NO_THREADS no poller starts. The threads of MemLord take no signals. With
+    MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. That poller starts the
+    others when it sees that their devices were touched. memlord_snapshots_start starts a thread
+    that takes snapshots; with MEMLORD_FLAG_NO_SNAPSHOT_THREAD the host's calls take them.
+    memlord_export_start starts a thread that writes a file. memlord_pressure_open starts the
+    listener, a thread that answers the neighbours. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
     MemLord calls a ledger's allocator while it holds no lock. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
-    recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
-    first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
-    longer than 0.1 s, because that malloc may wait for a lock which the other thread holds.
+    recorded. In the process's first memlord_create or memlord_global pthread_atfork may call
+    malloc; a call from that malloc is not recorded either. Meanwhile another thread's first call
+    waits, but no longer than 0.1 s, because that malloc may wait for a lock which the other thread
+    holds.
     MemLord works before main, in a malloc that libc calls while libc is set up, and in a
     static program. Do not call it in the resolver of an IFUNC: there are no thread-locals
     yet.
@@ -432,58 +434,59 @@
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
     functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
-    dlclose once it has made memlord_global or a thread of MemLord's, and on Windows once it
-    has made a ledger. The call that makes one of these waits for a dlopen in progress. Link
-    the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
-    last for ever. It does if the library's constructor waits for a thread that makes one of
-    these, or if the host makes one under a lock that its malloc takes. With -z,nodelete the
-    call waits for nothing. musl unloads no library. On other systems, link the library with
-    that option if it uses memlord_global or a thread of MemLord's.
+    dlclose once it has made memlord_global or a thread of MemLord's. On Windows it stays loaded
+    once it has made a ledger. A call that makes a global ledger, a thread or, on Windows, a ledger
+    waits for a dlopen in progress. That wait lasts for ever if the library's constructor waits for
+    a thread that makes such a call, or if the host makes such a call under a lock that its malloc
+    takes. Link the library with -Wl,-z,nodelete if that may happen, or if the library is closed at
+    any other time. With -z,nodelete the call waits for nothing. musl unloads no library. On other
+    systems, link the library with that option if it uses memlord_global or a thread of MemLord's.
     Functions are not async-signal-safe, except memlord_request_save.
-    Except for that wait for a dlopen, a call waits only for other calls in progress. It spins,
+    Except for the wait for a dlopen, a call waits only for other calls in progress. It spins,
     then yields, then sleeps for 50 us to 1 ms at a time. Because it sleeps, a real-time thread
-    (SCHED_FIFO) does not block the thread it waits for, even if that has a lower priority on the
-    same processor. There is no priority inheritance: such a wait can take several milliseconds.
-    On Linux the first call of a thread on storages that another thread has used alone calls
-    membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
-    takes two atomic operations more. After a late refusal each such first call also sleeps
-    for 1 ms, until all threads that have used the ledger have made another call or have
-    ended. Enter the sandbox before the first ledger is created, and no call sleeps.
+    (SCHED_FIFO) does not block the thread it waits for, even if that thread has a lower priority on
+    the same processor. There is no priority inheritance: such a wait can take several milliseconds.
+    On Linux, when a thread first uses storages that only another thread has used so far, its call
+    runs membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
+    takes two atomic operations more. After a late refusal such a first call also sleeps for 1 ms.
+    This ends when all threads that have used the ledger have made another call or have ended. Enter
+    the sandbox before the first ledger is created, and no call sleeps.
     ----------------------------------------------------------------- >>errors ---
 
-    Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has
-    changed nothing but the counters of anomalies, drops and refusals, unless its comment says
-    otherwise, as those of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
-    memlord_snapshots_start do. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
-    have run callbacks. Results may be ignored.
+    Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has changed
+    nothing but the counters of anomalies, drops and refusals. The exceptions are memlord_free_n,
+    memlord_release_n, memlord_realloc_begin and _end, and memlord_snapshots_start; their comments
+    say what they change. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may have
+    run callbacks. Results may be ignored.
     MemLord never asserts, aborts or exits. It prints only if MEMLORD_DEBUG or memlord_log_stderr
     is set.
 
     Mistakes of the host are anomalies. They are counted per device and shown in every report but
     FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
     where each was made. The first of each kind at a site is logged as a warning.
-        unknown_frees          a free, release or realloc of a storage that is not live; if
-                               the ledger knows no more devices, only the sum of all has it
+        unknown_frees          a free, release or realloc of a storage that is not live. If the
+                               ledger has no room for the device, the call counts only in the sum of
+                               all devices
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
-        underflows             arena_sub of more than the balance, which is now 0; or a tag that
-                               gave up arena bytes that its device does not have
+        underflows             a memlord_arena_sub of more than the balance, which becomes 0; or a
+                               tag that gave up arena bytes because its device has fewer
         fence_failures         fences that failed; they count as done
-        refused                calls that record, tag or set a pool and returned E_INVALID
-                               or E_DEVICE, as for a selector where a device is needed or for
-                               a storage of 0; and allocs with a ticket or an account that is
-                               not open. If the device is not known, only the sum of all has
-                               it. Each function logs each such result once, and once
-                               at each of the sites that the ledger keeps
-    An end of a tag or a scope that was not begun is a mistake, too; no statistic counts it. The
-    ledger keeps the places of the first 64 mistakes that differ in kind or site.
+        refused                calls that record, tag or set a pool and returned E_INVALID or
+                               E_DEVICE, for example because of a selector where a device is needed,
+                               or of a storage of 0; and allocs with a ticket or an account that is
+                               not open. If the device is not known, the call counts only in the sum
+                               of all devices. For each function each such result is logged once,
+                               and once at each of the sites that the ledger keeps
+    The end of a tag or a scope that was not begun is a mistake, too, but no statistic counts it.
+    The ledger keeps the places of the first 64 mistakes that differ in kind or site.
     What did not fit is counted, too, and never silently lost:
-        dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
-                               device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
-        dropped_sites          more sites, tags or stacks than fit, or more bytes of names
-                               than MEMLORD_MAX_STRINGS: blocks are recorded without
-                               them; or a guard that ended in another context than it
-                               began in
+        dropped_allocs/_bytes  allocs for which the map could not grow: give the ledger's allocator
+                               more; or allocs on one device too many (E_DEVICE): raise
+                               MEMLORD_MAX_DEVICES
+        dropped_sites          sites, tags or stacks that did not fit, also because of
+                               MEMLORD_MAX_STRINGS: blocks are recorded without them; or guards that
+                               ended in another context than they began in
         dropped_events         events that were overwritten in the ring, or had no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
     that failed, and reports say how many. The first dropped tag and the first dropped scope are
@@ -493,10 +496,10 @@
 
     alloc, free, retain, release, track, realloc: a call takes from about 10 ns up to the cost of
     a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
-    tag, and allocs of an account take some tens of ns more. They make no system call, and take
-    no lock shared by threads that work on their own blocks (but for arenas). Their cost does not
-    grow with devices, threads or blocks, except when a table grows (one of 1024 shards at a
-    time) or a thread first meets storages of another.
+    tag, and allocs of an account take some tens of ns more. They make no system call. Threads that
+    work on their own blocks share no lock (except for arenas). The cost does not grow with devices,
+    threads or blocks, except when a table grows (one of 1024 shards at a time) or when a thread
+    first meets storages of another thread.
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
@@ -506,9 +509,9 @@
     own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
-    a call. Within counter_batch bytes per thread of a threshold each call adds up the counts
-    of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
+    a call. When the bytes come as near to a threshold as a counter_batch for each thread, each call
+    adds up the counts of all threads. A collection costs what its callbacks do. A scope costs some
+    tens of nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
     one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 104 bytes
     each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
@@ -720,7 +723,7 @@ MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device
     MLI_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
 
 /* Writes the name of a device ("cuda:1", "cpu") or of a selector ("cuda", "all"). Like snprintf it
-   returns the length without the 0, and writes at most `cap` bytes with the 0. */
+   returns the length without the terminating 0, and writes at most `cap` bytes, the 0 included. */
 MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
@@ -786,8 +789,8 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
-/* An unwinder writes this as its last frame if the stack goes on, but the unwinder cannot tell
-   where, as in code without unwind tables. Reports show such a stack as cut. */
+/* An unwinder writes this as its last frame when the stack has further frames that it cannot find,
+   as in code without unwind tables. Reports show such a stack as cut. */
 #define MEMLORD_FRAME_LOST ((void *)1)
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
@@ -795,9 +798,10 @@ typedef struct memlord_clock {
    follows it. fn runs inside the host's own call, with no lock of MemLord held. It may allocate;
    such a block gets no stack. A NULL fn means the platform's unwinder, _Unwind_Backtrace or
    RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is faster.
-   If a stack cannot be unwound, the stack is the one return address that is known, and reports
-   count such stacks. In every report a stack that does not reach its root begins with a frame that
-   says why: "[cut: deeper]" than stack_depth, "[cut: no unwind table]" or "[cut: not unwound]".
+   A stack that cannot be unwound has one frame, the return address that is known. Reports count
+   such stacks. If a stack does not reach its root, reports show a frame in place of the root, which
+   says why: "[cut: deeper]" (deeper than stack_depth), "[cut: no unwind table]" or "[cut: not
+   unwound]".
    The platform's unwinder reads tables, which gcc writes for C by default on
    x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
    are no such tables, and every stack is one address. */
@@ -849,9 +853,9 @@ typedef struct memlord_desc {
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
-/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device and,
-   where tags or sites are known, the ten largest groups by device, tag and site. It does nothing
-   for NULL and for memlord_global().
+/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device. Where
+   tags or sites are known, it also logs the ten largest groups of live blocks that have a device,
+   tag and site in common. It does nothing for NULL and for memlord_global().
    Threads: no call on the ledger may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
@@ -863,13 +867,13 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
 /* Makes the global ledger now, with a configuration. Call it before anything uses memlord_global:
    at the start of main, or in a static constructor.
-   Errors: E_STATE if there is a global ledger already: its logger gets a message or, if it has
-           none, desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
-           E_NOMEM. */
+   Errors: E_STATE if there is a global ledger already. The logger of that ledger gets a message; if
+           that ledger has no logger, desc->logger gets it. E_INVALID as for memlord_create, and if
+           desc->allocator is set. E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
-/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. It returns when
-   no other thread is in the old logger any more. A logger may call this function.
+/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. The call
+   returns when no other thread is in the old logger any more. A logger may call this function.
    Errors: E_STATE if the ledger's logger calls it while another thread sets a logger, or if the
            logger of another ledger calls it: the two could wait for each other. */
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
@@ -878,8 +882,8 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
 /* Checks that the ledger agrees with itself. It compares the map with the counters of devices,
    sites and tags. It also checks accounts, arenas, tickets, pending blocks and parts. It is for
    tests and for bug reports.
-   Threads: no other call may be in flight, because the check would take what that call changes
-           for a fault.
+   Threads: no other call may be in flight, because the check would report a change that is only
+           half made as a fault.
    Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
@@ -894,20 +898,20 @@ MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
-   device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped in this way is not recorded, and its free returns
-   MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
-   one it lets one free of an unknown storage on a device of the same type pass.
+   device; E_NOMEM if the map cannot grow. E_INVALID and E_DEVICE count in `refused`, E_NOMEM counts
+   in dropped_allocs. After E_NOMEM the storage is dropped: it is not recorded. Its free returns
+   MEMLORD_OK, and does not count in unknown_frees. The ledger remembers 64 dropped storages. For
+   each further one it accepts the free of one unknown storage on a device of the same type.
    Cost:   tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
 /* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
-   function and line in one module are one site. The ledger reads a record when it first sees it,
-   copies its strings, and from then on knows the site by the record's address. If dlopen loads a
-   plug-in where another plug-in was, a record of the new one may be at the address of an old
-   record. The ledger then takes the new place for the old one. To prevent that, link plug-ins that
-   plant sites with -Wl,-z,nodelete. */
+   function and line in one module are one site. When the ledger first sees a record, it copies the
+   strings. From then on it knows the site by the record's address. If dlopen loads a plug-in where
+   another plug-in was, a record of the new plug-in may be at the address of an old record. The
+   ledger then takes the new place for the old place. To prevent that, link plug-ins that plant
+   sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -939,15 +943,16 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
    uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
    storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
    each realloc.
-   Requires: no other thread can have got the old address since the real realloc, as when the block
-             has grown in place. Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+   Requires: no other thread can have got the old address since the real realloc. That holds if the
+             block has grown in place, or if only one thread allocates. Otherwise use
+             memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* What memlord_realloc_begin and memlord_free_begin pass to the functions that end them. Only the
-   library uses its fields. */
+/* What memlord_realloc_begin passes to memlord_realloc_end, and memlord_free_begin to
+   memlord_free_end. Only the library uses the fields. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -977,20 +982,21 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
 
 /* Begins a free whose real call may fail. It takes the storage off the map (the table of live
    storages), and goes on counting its bytes. If the storage has recorded uses (memlord_block_use),
-   it is freed here instead, and is pending until they are done. Storage 0 does nothing. Every begin
-   that returned MEMLORD_OK needs one end.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
-           already. */
+   this call frees it, and it is pending until those uses are done. Storage 0 does nothing. Every
+   begin that returned MEMLORD_OK needs one end.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. E_STATE if the
+           storage is pending already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends a free: takes the bytes of the storage off the counts or, if the real call `failed`, brings
-   the storage back. A storage with recorded uses comes back without its uses, its views and its
-   description. The token may also come from memlord_realloc_begin, if its realloc turned out to be
-   a free.
+/* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
+   call has failed, and the storage comes back. A storage with recorded uses comes back without its
+   uses, its views and its description. The token may also come from memlord_realloc_begin, if the
+   realloc turned out to be a free.
    Errors: E_STATE if the token was used already or came from another ledger, or if
-           memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
+           memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
+           comes back, which counts as dropped. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1008,20 +1014,21 @@ MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *bl
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tells when a device has done what was asked of it. A fence stands for an event, or for a value of
-   a timeline. MemLord calls both functions with no lock held, and they may call the ledger. */
+/* Tells when a device has finished a piece of work. A fence stands for an event of the device, or
+   for a value of a timeline. MemLord calls both functions with no lock held, and they may call the
+   ledger. */
 typedef struct memlord_fence {
     int (*done)(void *user);  /* 1: done, 0: not yet, < 0: failed; may not block */
     void *user;
     uint64_t queue;           /* the number of a queue (a stream), whose fences complete in order */
-    void (*drop)(void *user); /* called once `done` is not called any more; may be NULL */
+    void (*drop)(void *user); /* called when `done` will not be called again; may be NULL */
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets the tag, description, references and mark of the source. `moves` of the
-   destination counts the move, and reports count moves per pair of devices. If `fence` is not NULL,
-   or the source has recorded uses (memlord_block_use), the source is pending until all of them are
-   done, as after memlord_free_deferred.
+   destination gets the tag, description, references and mark of the source. The statistic `moves`
+   of the destination's device counts the move, and reports count moves per pair of devices. If
+   `fence` is not NULL, or the source has recorded uses (memlord_block_use), the source is pending
+   until the fence and the uses are done, as after memlord_free_deferred.
    Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
            no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
@@ -1030,9 +1037,9 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         const memlord_fence *fence, const memlord_site *site)
     MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
 
-/* Records that bytes were copied between devices and the source stays. `copies` of the destination
-   counts the copy, and reports count copies per pair of devices. No live bytes change: record the
-   storage of the copy with memlord_alloc.
+/* Records that bytes were copied from one device to another. The statistic `copies` of the
+   destination counts the copy, and reports count copies per pair of devices. No live bytes change:
+   record the storage of the copy with memlord_alloc.
    Errors: E_DEVICE if `from` or `to` is not one device; E_INVALID for more than 2^48 bytes;
            E_NOMEM.
    Cost:   a few atomics; the first copy between two devices also takes a lock. */
@@ -1071,10 +1078,10 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 /* -- arenas: bytes that belong to no storage -- */
 
 /* Adds bytes to the arena balance of a device, under the tag of this thread. The balance is the
-   bytes that were added and not taken yet; they belong to no storage. A site counts the bytes that
-   it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
-   block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
-   has a site and a stack.
+   bytes that were added and not taken off yet. They belong to no storage. A site counts the bytes
+   that it added and took, but has no live arena bytes. Record an arena that is one piece of memory
+   as a block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then
+   it has a site and a stack.
    Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
    Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
@@ -1083,40 +1090,42 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
 
 /* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance
    becomes 0, underflows counts the call, and the result is MEMLORD_OK. The bytes come off the tag
-   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
-   then have more than the device, the largest tags give up the excess, and each of them counts as
-   an underflow. Storages are never touched.
+   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If all tags
+   together then have more arena bytes than the device, the largest tags give up the excess. Each
+   tag that gives up bytes counts as an underflow. Storages are never touched.
    Errors: E_INVALID for more than 2^48 bytes in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- fences: memory that the device still uses --
-   A block whose free has to wait is pending. Its bytes are still in `allocated`, but free, release,
-   retain and use do not find it. To poll a fence is to call its `done`. memlord_retire and
-   memlord_gc_poll poll fences, the poller of a device does, and memlord_alloc_retry does before
-   each further attempt. The fences of one device and queue are polled in the order of the frees. A
-   block waits for the blocks of its queue that were freed before it, so a slow queue holds up only
-   itself. These polls and a deferred free look at every queue of the device type. An alloc or a
-   free polls up to four fences of one queue of its device type. After a `done` that returned 0 such
-   calls leave the queue alone for a while. The while doubles with each further 0, up to 256 calls
-   or 10 ms (one call in eight reads the clock). Calls on other device types cost as much as with
-   nothing pending. A failed fence counts as done, and in fence_failures. A host whose streams wait
-   for each other's events needs no fences: it calls memlord_free. */
+   A block whose free has to wait is pending. Its bytes are still in `allocated`, but a call that
+   frees, releases, retains or uses a block does not find it. To poll a fence is to call its `done`.
+   A failed fence counts as done, and in fence_failures. Fences are polled by memlord_retire,
+   memlord_gc_poll, memlord_free_deferred and the pollers of devices, and by memlord_alloc_retry
+   before each further attempt. Each of these looks at every queue of the device type. Besides, an
+   alloc or a free polls up to four fences of one queue of its device type. After a `done` that
+   returned 0, allocs and frees leave the queue alone for a while. The while doubles with each
+   further 0, up to 256 calls or 10 ms (one call in eight reads the clock). Pending blocks make no
+   call on another device type slower. The fences of one device and queue are polled in the order of
+   the frees. So a block waits for the blocks of its queue that were freed before it, and a slow
+   queue holds up only itself. A host whose streams wait for each other's events needs no fences: it
+   calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
    MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
    if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
    storage ends that storage first.
-   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
-           unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
+   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live; unknown_frees
+           counts the call. E_NOMEM. After an error MemLord calls neither `done` nor `drop`. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
                                                  uint64_t storage, memlord_fence fence,
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Ends a pending storage now, whatever its fences say. It is for a host whose device tells when it
-   is done. MemLord drops the fences of the storage, and does not call their `done` any more.
+/* Ends a pending storage now, whatever its fences say. It is for a host that learns from its device
+   when the device is done with the storage. MemLord drops the fences of the storage, and does not
+   call their `done` any more.
    Errors: E_UNKNOWN if the storage is not pending. Nothing changes, and nothing is counted.
    Cost:   the same as a free. */
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
@@ -1125,14 +1134,14 @@ MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device devic
 /* Records that a live storage is used by the work that the fence stands for, as record_stream of
    PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
    uses are done. A later use on the same queue replaces an earlier use.
-   Errors: as memlord_free_deferred, but unknown_frees does not count E_UNKNOWN. */
+   Errors: as memlord_free_deferred, but unknown_frees does not count the call. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
 /* Ends every pending storage whose fences are done, and returns how many bytes these storages had.
-   Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
-           done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
+   Cost:   a few ns with nothing pending; else a call of `done` for each queue, for each fence that
+           is done, and for each fence that MemLord has not called yet (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* -- sites: which code allocates -- */
@@ -1147,8 +1156,8 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
    dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
    Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
    memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
-   log. After dlclose the site stays as it was. If another module then gets the address, its site is
-   a new one. The result is never NULL, and lives until destroy.
+   log. After dlclose the site stays as it was. If another module is then loaded there, the address
+   gets a new site. The result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1157,7 +1166,7 @@ MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_addr
    line of a script. NULL strings are "". If `file` is a literal of the same module, the result is
    the site that MEMLORD_SITE plants in that line. The strings are copied. The result is never NULL,
    and lives until destroy.
-   Cost:   some tens of ns after this thread's first call with this pointer `file` and this line. */
+   Cost:   some tens of ns; more in a thread's first call with this line and this pointer `file`. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1166,8 +1175,8 @@ MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
-/* The place of the code at a return address. `offset` is the place of the call in the file (that of
-   the byte before the return address), in the form that addr2line takes. */
+/* The place of the code at a return address. `offset` is the place of the call in the file, in the
+   form that addr2line takes. It is the place of the byte before the return address. */
 typedef struct memlord_place {
     const char *module;   /* path of the executable or library; "": none, as for JIT code */
     const char *build_id; /* build id of the module in hexadecimal; "": none, or the system does not
@@ -1176,8 +1185,8 @@ typedef struct memlord_place {
 } memlord_place;
 
 /* Gets the module, offset and build id of a site that memlord_site_at made. They are those of the
-   moment when the address was first seen; the module may be unloaded by now. The strings live until
-   destroy.
+   moment when the ledger first saw the address. The module may be unloaded by now. The strings live
+   until destroy.
    Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
            ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
@@ -1198,20 +1207,21 @@ typedef struct memlord_function {
     int library;     /* 1: it is a function of a standard library */
 } memlord_function;
 
-/* Names the functions at a return address, the innermost first: each is inlined in the next one.
-   Reports show all of them in stacks. They show the site as the first function that is not of a
-   library; if there is none, as the last one. The strings are copied.
+/* Names the functions at a return address, the innermost first: each is inlined in the next one. In
+   stacks reports show all of them. Where a report shows the site alone, it shows the first function
+   that is not of a library or, if all are, the last function. The strings are copied.
    Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
            or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
                                                       const memlord_function *functions,
                                                       size_t count) MLI_OFF(MEMLORD_OK)
 
-/* The numbers of a site on one device. `alloc_bytes` and `allocs` were allocated at the site.
-   `free_bytes` and `frees` were freed at the site, wherever they were allocated. `live_bytes` were
-   allocated at the site and are not freed yet. A free without a site counts at no site. If a
-   realloc has another site than the block, the new site counts all bytes of the block in
-   `alloc_bytes`, and no alloc. From then on the new site has the live bytes. */
+/* The numbers of a site on one device. `alloc_bytes` and `allocs` are the bytes and the number of
+   the blocks allocated at the site. `free_bytes` and `frees` are those of the blocks freed at the
+   site, wherever they were allocated. `live_bytes` were allocated at the site and are not freed
+   yet. A free without a site counts at no site. If a realloc has another site than the block, the
+   new site counts all bytes of the block in `alloc_bytes`, and no alloc. From then on the new site
+   has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -1249,23 +1259,26 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
    numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
    stack_bytes), and counts as one divided by that probability. Then all numbers but `samples` are
-   estimates. They have no bias, except the peak, which is too high on average. Each run, process
-   and ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. A
-   forked child takes another sample than its parent. So errors average out over runs.
-   A realloc moves a block to the stack of its call. There it counts no alloc, and its growth counts
-   as allocated. After dlclose another module may have the address of a frame. The site of the frame
-   stays, and memlord_site_place tells the module that had it. If a stack does not reach its root,
-   its outermost frame is NULL, and the site of that frame says why, as "[cut: deeper]".
+   estimates. The estimates have no bias, except the peak, which is too high on average. Each run,
+   process and ledger takes another sample, unless stack_seed of memlord_desc makes the sample
+   repeatable. So the errors average out over runs. A forked child takes another sample than its
+   parent.
+   A realloc moves a block to the stack of the realloc. That stack counts no alloc, and counts the
+   growth of the block as allocated. After dlclose another module may be loaded at the address of a
+   frame. The site of the frame stays, and memlord_site_place tells the module that was there
+   before. If a stack does not reach its root, its outermost frame is NULL, and the site of that
+   frame says why, for example "[cut: deeper]".
    `samples` is the number of sampled allocs.
    `error_bytes` is the standard error of live_bytes, computed from the sampled blocks that are
-   live. The errors of several stacks add up by their squares. The true value is within two errors
-   in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
-   is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
-   In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
-   more in one case of 20. A stack without a sample is not listed.
-   `temporaries` is the number of sampled blocks that their own thread freed before the next of its
-   allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
-   caller could keep one buffer. */
+   live. The error of several stacks is the root of the sum of the squares of their errors. The true
+   value is within two errors in 94 of 100 cases if some 20 sampled blocks are expected to be live,
+   in 91 if 5 are, and in 62 if one is. An error of 0 means that live_bytes are exact, or that no
+   live block of the stack is a sample which stands for others. In the second case blocks that were
+   not sampled may be live: in 19 of 20 cases at most 3 * stack_bytes of them. A stack without a
+   sample is not listed.
+   `temporaries` is the number of sampled blocks that the allocating thread freed before its next
+   sampled alloc. If every alloc is sampled, the thread allocated nothing in between, so the caller
+   could keep one buffer instead. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* the site of each frame, in the module that had its address
@@ -1290,10 +1303,10 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
 
 /* Sets how the stacks of allocs are taken from now on. `depth` and `bytes` have the meaning of
    stack_depth and stack_bytes in memlord_desc. The unwinder is memlord_desc.unwinder. With depth 0
-   no more stacks are taken. A ledger that began without stacks can take them. A block keeps its
-   stack, or stays without one. Figures of earlier samples stay estimates.
+   no more stacks are taken. A ledger that began without stacks can take them later. A live block
+   keeps its stack, or stays without one. Figures that have earlier samples in them stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID if depth is over 128; E_STATE inside the ledger's own allocator. */
+   Errors: E_INVALID if depth is over 128; E_STATE if the ledger's own allocator makes the call. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
@@ -1305,8 +1318,8 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
    aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
              pthread_getattr_np, which allocates with a lock of the C library held. If the host
-             calls pthread_getattr_np itself, and the malloc inside it takes a stack, the first
-             call would wait for that lock for ever. */
+             itself is in pthread_getattr_np, and the malloc inside takes a stack, the first call
+             would wait for that lock for ever. */
 MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
@@ -1315,8 +1328,8 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
    The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
-   A selector of several devices adds the statistics up. To add one, add a line here and the code
-   that counts it. */
+   For a selector of several devices the statistics are added up. To add a statistic, add a line
+   here and the code that counts it. */
 #define MLI_STATS(X)                                                                          \
     X(allocated, LIVE, "live_bytes", "bytes live, pending included")                          \
     X(pending, LIVE, "pending_bytes", "bytes live that wait for their device")                \
@@ -1411,8 +1424,8 @@ typedef struct memlord_stats {
                                     once in a sum */
 } memlord_stats;
 
-/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. So
-   are those of memlord_freed and memlord_pending.
+/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. The
+   same holds for memlord_freed and memlord_pending.
    Cost:   a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the bytes that were freed since the last collection or reset, without those that are
@@ -1445,9 +1458,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0, also
-   those of sites and scopes, and sets each peak to the live bytes. Live storages stay live. Calls
-   of other threads wait meanwhile, as they do for memlord_peak_reset. */
+/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0. It
+   does so for sites and scopes, too. It sets each peak to the live bytes. Live storages stay live.
+   Calls of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
@@ -1601,9 +1614,10 @@ typedef struct memlord_anomaly {
 } memlord_anomaly;
 typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* not 0 stops */
 
-/* Calls fn for each kind and site of mistakes since the last reset, the oldest first, until fn
-   returns non-zero. It returns how often it called fn or, with fn NULL, how many there are. The
-   ledger keeps the first 64, and logs each of these once, as a warning. fn may call the ledger. */
+/* Calls fn for the mistakes since the last reset, once for each kind and site, the oldest first,
+   until fn returns non-zero. It returns how often it called fn or, with fn NULL, how often it would
+   call it. The ledger keeps the first 64 pairs of kind and site, and logs each of them once, as a
+   warning. fn may call the ledger. */
 MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
     MLI_OFF(0)
 
@@ -1621,8 +1635,9 @@ typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* no
    allocation more.
    Errors: E_INVALID if bytes is 0, the part is not inside the storage, or the rank is over 8;
            E_STATE if it overlaps another part; E_UNKNOWN if the storage is not live; E_NOMEM.
-   Cost:   a search, and a move of 8 bytes for each part behind it. That takes less than a us if
-           parts come by ascending offset, and 10 to 20 us in random order among 100,000. */
+   Cost:   a search, and a move of 8 bytes for each part at a higher offset. That takes less than a
+           us if parts are added by ascending offset, and 10 to 20 us among 100,000 parts in random
+           order. */
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MLI_OFF(MEMLORD_OK)
@@ -1664,10 +1679,10 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
 
 /* Sets the stream of this thread's later allocs, for hosts that allocate in the order of a stream
    (CUDA, HIP, SYCL). A stream is any 64-bit number; 0 means none, or the default stream. It returns
-   the stream that was set before, which the host sets again when it is done. A block keeps its
+   the stream that was set before, so that the host can set that again later. A block keeps its
    stream until it ends, also through realloc and move. Beyond 2^20 combinations of mark, scope and
-   stream, blocks are recorded without scope and stream, and reports count them among the dropped
-   scopes. If there is no memory for the thread's record, the thread has no stream, and
+   stream, blocks are recorded without scope and stream, and count among the dropped scopes of
+   reports. If there is no memory for the thread's record, the thread has no stream, and
    dropped_sites counts the call.
    Cost:   tens of ns; the next alloc takes the general path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
@@ -1681,9 +1696,9 @@ typedef struct memlord_tag_stat {
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
-/* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
-   whose `peak` is 0, as the ledger does not keep it. A device's tags and its untagged bytes add up
-   to its live bytes.
+/* Reads the numbers of a tag on the devices of a selector. They include its arena bytes. NULL reads
+   the untagged bytes; their `peak` is 0, because the ledger does not keep it. A device's tags and
+   its untagged bytes add up to its live bytes.
    Errors: E_UNKNOWN if nothing was ever allocated or planned under the tag on any device; *out is
            then zero. E_INVALID if `out` is NULL; E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
@@ -1722,17 +1737,18 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    was freed since, on all devices of the physical device. So one thread that asks before each alloc
    never gets more than was free at the sample. Mapped files do not count, because they are page
    cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
-   more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
-   the memory. Bytes that are allocated and freed there again and again count once, within a
-   counter_batch a thread. The figure is never below what the ledger's own devices hold.
+   more. A free on the cpu takes nothing off until the next sample, because the allocator below may
+   keep the memory. Memory of the cpu that is allocated and freed again and again counts once, give
+   or take a counter_batch for each thread. The figure is never below what the ledger's own devices
+   hold.
 
    These readers take a sample themselves if none is known, or if the latest one is older than three
-   poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
-   ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try
-   function, a fence, a logger or the ledger's allocator. Such a sample runs no collection; the next
-   recorded call looks at the bands. memlord_write, memlord_save and exports first do the same for
-   every device. The reports of memlord_request_save, and those at exit and at destroy, ask only the
-   built-in source. */
+   poll intervals and no poller runs. If a source fails, they ask it again after an interval at the
+   earliest. They ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source,
+   a try function, a fence, a logger or the ledger's allocator. A sample by a reader runs no
+   collection; the next recorded call looks at the bands. memlord_write, memlord_save and exports
+   first sample every device in the same way. The reports of memlord_request_save, and those at exit
+   and at destroy, ask only the built-in source. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -1743,10 +1759,10 @@ typedef struct memlord_other {
 #define MEMLORD_OTHERS 8
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
-   context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   among the live bytes. Reports show them, and take them off what is unaccounted. `others` are the
-   processes besides this one that hold most, the largest first; a pid of 0 ends the list.
-   memlord_explain and reports show them, with their names where Linux tells those. */
+   context, modules, stacks. The bytes of `context` are a part of `process`, if that is known, and
+   are not among the live bytes. Reports show them, and subtract them from the unaccounted bytes.
+   `others` are the processes besides this one that hold most, the largest first; a pid of 0 ends
+   the list. memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -1804,10 +1820,10 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 /* -- limits --
    A limit makes memlord_reserve and memlord_alloc_retry refuse a request. It never makes
    memlord_alloc refuse one, because that records an alloc that has happened. The limit of an
-   account refuses the same two calls. They keep live bytes plus tickets at or below both limits.
-   Bytes that a pool has reserved and not allocated do not count. A request that a limit refuses is
-   logged, and counts in no statistic: oom_failures counts the requests for which the device had no
-   memory. */
+   account makes the same two functions refuse a request. They keep live bytes plus tickets at or
+   below both limits. Bytes that a pool has reserved and not allocated do not count. A request that
+   a limit refuses is logged, and counts in no statistic: oom_failures counts the requests for which
+   the device had no memory. */
 
 /* Sets the limit of a physical device. 0 means no limit. The limit may be below the live bytes;
    then requests are refused until enough is freed.
@@ -1822,9 +1838,9 @@ MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_dev
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
 /* Returns how many bytes still fit: the smaller of limit - live bytes and capacity - bytes in use,
-   minus what open tickets keep. A negative result says how many bytes are too many. INT64_MAX says
-   that neither limit nor capacity is known. A device that is new to the ledger is added if its type
-   has a source.
+   minus the bytes that open tickets keep. A negative result says how many bytes are too many. The
+   result is INT64_MAX if neither limit nor capacity is known. A device that is new to the ledger is
+   added if its type has a source.
    Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
            source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
@@ -1864,21 +1880,21 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 
 /* Reserves bytes of a device's limit for later allocs. The order is: memlord_reserve, the real
    allocation, memlord_alloc, memlord_reserve_commit. A ticket belongs to the thread that reserved
-   or adopted it. What that thread records on the device comes off the ticket, so that nothing
-   counts twice. The same holds for what memlord_alloc_retry records there: it needs room only for
-   what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does not
-   refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these count
-   in full, unless they name a ticket. A thread may hold any number of tickets for others that name
-   them.
+   or adopted it. The bytes that this thread records on the device come off the ticket, so that
+   nothing counts twice. Those of memlord_alloc_retry do, too: that call needs room only for the
+   bytes that the ticket lacks. An alloc of another thread comes off the ticket if it names the
+   ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a thread come off its
+   8 latest tickets. Further bytes count in full, unless the alloc names a ticket. A thread may hold
+   any number of tickets for other threads to name.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
-   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
-   and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
+   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`.
+   If it gave back something, reserve again. Or use memlord_alloc_retry, or wait until the host has
    freed something.
    Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
-           this thread uses there, or 2^62 in all. A warning then has the line of memlord_explain,
-           or names the account, at most once a second. E_INVALID if bytes is over 2^48 or `out` is
-           NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE if the ledger's own
-           allocator calls it. After an error *out is 0. */
+           this thread uses there, or 2^62 in all. At most once a second this is logged as a
+           warning, with the line of memlord_explain or the name of the account. E_INVALID if bytes
+           is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE
+           if the ledger's own allocator calls it. After an error *out is 0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -1915,8 +1931,8 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
                                                 memlord_account *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. What
-   tickets hold of the account counts against its limit.
+/* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. The
+   bytes that tickets hold of an account count against the account's limit.
    Errors: E_LIMIT over the account's limit or 2^48; E_INVALID if the account would fall below 0;
            E_UNKNOWN if the account is closed. After an error nothing has changed.
    Cost:   a few atomics. */
@@ -1925,17 +1941,17 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
 
 /* Uses an account for this thread. What the thread allocates on the account's device from now on,
    also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
-   whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
-   recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
-   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
-   the device's limit does. A ticket also holds bytes of the account, until an alloc uses these up
-   or the ticket is committed. A thread uses one account at a time, until the next call of this
-   function or the end of the thread. The account 0 means none. A resized block is charged its new
-   bytes. A move to another device ends the charge, and the block there is charged as an alloc.
-   Arenas are not charged.
-   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
-           account from before.
-   Cost:   these blocks take the general path, and 250 bytes more. */
+   whichever thread. Do not charge the same bytes by memlord_account_charge. These allocs are
+   recorded even if they exceed the account's limit; `refused` then counts them. memlord_reserve and
+   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as a request
+   over the device's limit does. A ticket also holds bytes of the account, until an alloc uses these
+   up or the ticket is committed. A thread uses one account at a time, until the next call of this
+   function or the end of the thread. The account 0 means no account. A resized block is charged its
+   new bytes. A move to another device ends the charge; the block on the new device is charged as an
+   alloc there is. Arenas are not charged.
+   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread uses the same
+           account as before.
+   Cost:   an alloc that is charged takes some tens of ns more, and its block 250 bytes more. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 /* Reads an account.
@@ -1965,13 +1981,12 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
-   any number of requests. Bytes beyond the ticket count in full. A ticket says nothing of an
-   account: name the account that is to be charged, too. A ticket that is closed or of another
-   physical device is taken as 0, and so is an account that is closed or of another device. Then the
-   alloc is recorded with what the thread has in its place, `refused` counts it, and the result is
-   MEMLORD_OK.
-   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has none, as after
-           memlord_tag_begin.
+   any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
+   account that is to be charged, too. A ticket that is closed, or of another physical device, is
+   taken as 0. So is an account that is closed, or of another device. The alloc is then recorded
+   with the thread's own tickets or account, `refused` counts it, and the result is MEMLORD_OK.
+   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
+           dropped_sites counts that.
    Cost:   the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
@@ -1980,18 +1995,18 @@ MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device devi
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% < hi
    decides. A collection is due when the band's metric is at or above its threshold. The threshold
-   is the larger (or, with COMBINE_MIN, the smaller) of `bytes` and `percent`; one that is 0 is not
-   used. For CACHED the percentage is of what the pool has reserved. For the other metrics it is of
-   the capacity, or of the limit if that is set and smaller.
+   is the larger of `bytes` and `percent` or, with COMBINE_MIN, the smaller. If one of the two is 0,
+   the other is the threshold. For CACHED the percentage is of what the pool has reserved. For the
+   other metrics it is of the capacity, or of the limit if that is set and smaller.
    used % is of the capacity, or of the limit where only that is known. While neither is known, only
    a band that covers 0 to 100 is looked at, and its `percent` is not used.
    A band fires again after its metric has been below 7/8 of the threshold. It also fires again when
    its metric has grown by 1/8 of the threshold since the last run, a failed run included. After a
-   new strategy and after memlord_reset it can fire at once; after a mere change of band it cannot.
-   So a band is no upper bound, because a run that could not give enough back is not tried again at
-   once.
-   The most specific strategy decides for a device: its own, else its type's, else that of all. It
-   is in force once a callback that serves MEMLORD_REASON_BAND matches the device. */
+   new strategy and after memlord_reset it can fire at once. When only the band changes, it cannot.
+   A band is no upper bound: if a run could not give enough back, no other run follows at once.
+   The most specific strategy decides for a device: that of the device, else that of its type, else
+   that of all. A strategy is in force once a callback that serves MEMLORD_REASON_BAND matches the
+   device. */
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
@@ -2020,8 +2035,8 @@ typedef struct memlord_band {
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
     MLI_OFF(MEMLORD_OK)
-/* Takes off the strategy of exactly this selector, so that a less specific one decides again. For
-   the selector of all devices that is the default strategy.
+/* Takes off the strategy of exactly this selector, so that a less specific strategy decides again.
+   Below the strategy of all devices there is only the default strategy.
    Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2155,10 +2170,10 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
-   the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
-   `needed`. While fn tries, no other alloc can use these bytes. A request that fails gives them
-   back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last
-   failure is logged with memlord_explain, after a new sample.
+   the device. Only the bytes beyond the tickets must fit. A collection for MEMLORD_REASON_LIMIT
+   gets these bytes as `needed`. While fn tries, no other alloc can use them. A request that fails
+   gives them back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default.
+   The last failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
            initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
            device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
@@ -2195,7 +2210,7 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 
 /* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
    It looks at the bands of the device, so a collection may run inside this call. If the device's
-   capacity source makes the call, no collection runs in it, but in a later call.
+   capacity source makes the call, the collection runs in a later call instead.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -2233,11 +2248,11 @@ enum {
                                   memlord_alloc_failed was called after it */
 };
 /* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
-   (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
-   is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
-   are then at least the sum of what the processes hold, and an emergency of one of them is an
-   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
-   limit takes its place. */
+   (see "capacity" above), or by the bytes that this ledger holds there plus those of its tickets,
+   if that is more. With a page (memlord_pressure_open) it is the pressure of all processes on the
+   page: the bytes in use are at least the sum of what these processes hold, and an emergency of one
+   of them is an emergency of all. The limit is that of this process alone. Where the capacity is
+   not known, the limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2272,9 +2287,10 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    of pollers, and logs a warning.
    Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
    Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
-           refused; E_LIMIT if 64 ledgers are in it; E_IO if it cannot be opened or made, as when
-           the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64
-           bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses; E_NOMEM. */
+           refused; E_LIMIT if 64 ledgers are on the page; E_IO if the file cannot be opened or
+           made, as when the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic
+           words of 64 bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
@@ -2293,9 +2309,10 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    The rest ends early when the device's live bytes have changed by more than an eighth.
    memlord_explain says how many neighbours rest. memlord_alloc_retry asks the neighbours by itself
    before each pause.
-   Errors: E_OOM if they gave back less, or there are none; E_STATE if no page is open, or it is
-           closed meanwhile; E_UNKNOWN if the device has no identity, or was never seen; E_DEVICE if
-           `device` is not one device; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
+   Errors: E_OOM if the neighbours gave back less than `needed`, or there are none; E_STATE if no
+           page is open, or the page is closed meanwhile; E_UNKNOWN if the device has no identity,
+           or was never seen; E_DEVICE if `device` is not one device; E_UNSUPPORTED in a build with
+           MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
@@ -2312,8 +2329,8 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
-   Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
-           was adopted (see memlord_scope_return). */
+   Errors: E_STATE if no scope is open, or if the innermost scope was adopted (see
+           memlord_scope_return). memlord_anomalies_each lists such a call. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
@@ -2323,16 +2340,17 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
-/* The token of a scope, by which other threads work in that scope. Each thread adopts the token,
-   and returns it when it is done. Between the two the thread is in the scope: its blocks remember
-   the scope, and scopes that it begins are inside. The work of all threads is one invocation, which
-   ends when the last of them has left it. The delta is what all of them did, and the time runs from
-   the begin to the last end. The peak is the highest sum over all of them. It is never too high,
-   too low by at most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes
-   around the exported one do not include what other threads did. Any number of threads may have a
-   copy of the token, and adopt it until the exporting thread ends the scope. A thread that has
-   adopted the token may export the scope, too, and gets the same token. It stays in the scope until
-   it returns the token, even after the exporting thread has ended the scope. */
+/* The token of a scope, by which other threads work in that scope. A thread adopts the token when
+   it begins such work, and returns the token when it is done. In between the thread is in the
+   scope: its blocks remember the scope, and scopes that it begins are inside. The work of all
+   threads is one invocation. The invocation ends when the last thread has left the scope. Its delta
+   is the sum over all threads. Its time runs from the begin of the scope to the last end. Its peak
+   is the highest sum over all threads. The peak is never too high, too low by at most a
+   counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the exported
+   one do not include what other threads did. Any number of threads may have a copy of the token,
+   and adopt it until the exporting thread ends the scope. If a thread that has adopted the token
+   exports the scope, too, it gets the same token. A thread that has adopted the token stays in the
+   scope until it returns the token, even after the exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* only the library uses them */
 } memlord_scope_token;
@@ -2364,9 +2382,9 @@ typedef struct memlord_scope_stat {
         int64_t total, min, max;
     } bytes, blocks;          /* bytes and blocks allocated less those freed, in the invocations
                                  that are over */
-    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
-                                 device counts by itself, and then the devices are added, so the sum
-                                 is an upper bound if there are several */
+    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. It is
+                                 the sum of the peaks of the devices, so with several devices it is
+                                 an upper bound */
     struct {
         uint64_t total, min, max;
     } ns;                     /* time that invocations took on the host, in ns */
@@ -2381,7 +2399,7 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds ns to the time that a device took for a scope. The host has measured that time, by events of
+/* Adds ns to the time that a device took for a scope. The host measures that time with events of
    the device.
    Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
@@ -2400,9 +2418,10 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
    To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
    two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
    inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
-   end only what their own context began, on whichever thread it runs. Scopes measure what their
-   context did. The timeline shows them where and while they ran. examples/embed/jobs.c is a job
-   system that does so. */
+   end only what the same context began, on whichever thread the context runs. Scopes measure what
+   their context did. The timeline (TRACE) shows a scope on each thread that its context ran on, for
+   the time that it ran there. examples/embed/jobs.c is a job system that swaps contexts in this
+   way. */
 typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
@@ -2430,24 +2449,25 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the 16 largest tags and sites
-   of each device, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread
-   over the whole run. For a further snapshot it drops one, and counts that: the one whose
-   neighbours are closest in time. The first and the last one stay, and so do those in which a
-   device, or all devices together, held most. A checkpoint goes only when nothing else can.
-   Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
-           count one more dropped snapshot.
+/* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
+   and sites of each device, and the ten largest blocks of all. The ledger keeps up to 255
+   snapshots, spread over the whole run. For a further snapshot it drops the one whose neighbours
+   are closest in time, and counts that drop. It keeps the first and the last snapshot, and those in
+   which a device, or all devices together, held most. It drops a checkpoint only when it can drop
+   nothing else.
+   Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for the snapshot.
+           After E_NOMEM reports count one more dropped snapshot.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
            block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
-   last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
+   last one at the stop. Until the stop a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
    with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
    snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
-   that are due, if much has changed; with this flag only checkpoints have blocks. The interval then
-   grows with the ledger's life, so that all of them fit. The time is that of the ledger's clock.
+   that are due, if much has changed. With this flag only checkpoints have blocks, and the interval
+   grows with the ledger's life, so that all snapshots fit. The time is that of the ledger's clock.
    While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
    or the interval changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
@@ -2571,8 +2591,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* not 0: failed */
 
 /* Writes a report through fn, in pieces of up to a few KiB. The statistics of devices and tags are
-   captured at one moment, and no other call waits. Other lists are read from the ledger only as the
-   report comes to them, so they may have what was recorded since.
+   captured at one moment, and no other call waits for that. The report reads each other list from
+   the ledger when it comes to that list, so the list may have what was recorded since.
    Errors: E_IO if fn returned non-zero; E_UNSUPPORTED if there is no such format, or not in this
            build (see >>knobs); E_INVALID if fn is NULL; E_NOMEM.
    Cost:   walks blocks and sites. */
@@ -2603,9 +2623,9 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
    memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
-   ledger's output_dir, or else the current directory. It replaces no file. If there is a file of
-   that name, the process id and a number follow the time. Of several calls the last one counts. A
-   forked child that exits writes a report of its own.
+   ledger's output_dir, or else the current directory. The report replaces no file: if there is a
+   file of that name, the process id and a number follow the time. If this function is called
+   several times, the last call counts. A forked child that exits writes a report of its own.
    Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
@@ -2615,8 +2635,8 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    stop or in memlord_destroy. The interval is at least 10; 0 is 15000, as often as Prometheus's own
    configuration scrapes. The path is as for memlord_save, with %p. The collector reads names that
    end in .prom. Without threads memlord_gc_poll saves what is due. The time is that of the ledger's
-   clock, as for snapshots. A later start replaces the earlier one. Failures count in
-   dropped_exports; of several in a row the first is logged.
+   clock, as for snapshots. A later start replaces the earlier one. Failed exports count in
+   dropped_exports. If several fail in a row, the first failure is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
    label pid. The files of one directory need labels that differ, because node_exporter refuses a
    series that another file has, too.
@@ -2634,11 +2654,13 @@ MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* Asks for a dated report now, like that of memlord_save_at_exit. It is async-signal-safe, so a
    handler of SIGUSR1 may call it. The report is JSON, or what memlord_save_at_exit has set. However
-   many calls ask before it is written, it is one report. Whichever of these comes first writes it:
-   - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
-     or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
-     scope, takes a checkpoint, polls or retires. A call that retains, or releases a view, does not.
-     With MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry do;
+   many calls ask before the report is written, it is one report. Whichever of these comes first
+   writes it:
+   - the next call that begins, ends, moves, resizes, describes or retags a block, changes an arena,
+     adds or removes a part, begins a mark, resets, charges an account, reserves, sets a plan or a
+     pool, begins or ends a scope, takes a checkpoint, polls or retires. A call that retains a
+     block, or releases a view, does not. With MEMLORD_FLAG_DEFER only memlord_gc_poll,
+     memlord_retire and memlord_alloc_retry do;
    - a poller, within its interval, or the thread that takes snapshots or exports, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
@@ -2646,15 +2668,16 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 /* -- interposers: a preloaded library with a ledger of its own --
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
-   the program also begins or ends in the library's ledger, on the same thread. So they apply to
-   every malloc. The two ledgers stay apart. When a thread leaves a context, the open tags and
-   scopes of the context end in the library's ledger. When a thread enters a context, they begin
-   there. So the library's ledger counts an invocation of a scope for each time that its context
-   runs. An end applies to the innermost tag or scope there, whichever ledger began it. So a program
-   that swaps the contexts of its fibres in two ledgers opens tags and scopes in only one of them.
-   Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when
-   its ledger is destroyed stays open in the library's. The first ledger of the process looks for
-   the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
+   the program also begins or ends in the library's ledger, on the same thread. So the tags and
+   scopes apply to every malloc. The two ledgers stay apart. When a thread leaves a context, the
+   open tags and scopes of the context end in the library's ledger. When a thread enters a context,
+   they begin there. So the library's ledger counts one invocation of a scope each time that the
+   context of the scope runs. An end applies to the innermost tag or scope of the library's ledger,
+   whichever ledger of the program began that. So if a program swaps the contexts of its fibres in
+   two ledgers, it should open tags and scopes in only one of the two. Default tags and adopted
+   scopes stay in the program's ledger. A tag or a scope that is open when its ledger is destroyed
+   stays open in the library's. The first ledger of the process looks for the interposer, on Linux.
+   Without LD_PRELOAD in the environment, and in static programs, it
    finds none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
@@ -2694,12 +2717,12 @@ enum {
    realloc always end a block that is recorded. If an allocator gets its functions by a call, such
    as sqlite3_config, pass it the functions of the table after the install, and again after the
    uninstall.
-   MemLord's functions call those of their own host as long as MemLord is loaded. So each different
-   set of five functions takes one of four slots for good. After an uninstall the same set takes its
+   MemLord's functions call those of their own host as long as MemLord is loaded. So each set of
+   five functions takes one of four slots for good. After an uninstall the same set takes the same
    slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own. Two
    hooked tables with the same functions take two slots. To share a ledger and a slot, copy a table
-   that is hooked. An install of a table that is hooked changes its ledger and `which`. After the
-   ledger's end the functions record nothing.
+   that is hooked. Another install of a hooked table changes the ledger and the `which` of the
+   table. After the ledger has ended, MemLord's functions record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
            E_STATE if the table is not hooked but has functions of MemLord, no slot is left, or the
@@ -2708,9 +2731,10 @@ enum {
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
-/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
-   live stay on the books. MemLord's functions may still be called through copies. They call the
-   host's, and record nothing until a table with the same functions is hooked in that slot again.
+/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Live blocks stay on
+   the books. MemLord's functions may still be called through copies of the table. They then call
+   the host's functions, and record nothing until a table with the same functions is hooked in that
+   slot again.
    Requires: as memlord_hooks_install.
    Errors: E_STATE if the table is not hooked, or has neither MemLord's functions nor the host's
            own. */
@@ -2728,8 +2752,8 @@ MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
 /* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
-   Cost:   a few ns. A thread's call takes a lock and walks the ledgers if it asks for another
-           generation than the thread's last call, or if a ledger was destroyed since. */
+   Cost:   a few ns. A call takes a lock and walks the ledgers if it asks for another generation
+           than the thread's last call did, or if a ledger was destroyed since that call. */
 MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
 
 /* Fills in the allocator that a ledger has by default. This allocator takes pages from the
@@ -2772,9 +2796,10 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
 /* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
    began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
    adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
-   next outer guard thus ends its tag or scope. A second end does nothing. In another context than
-   the guard began in (that of another thread, or of another fibre) the call ends nothing, and
-   counts in dropped_sites of the sum of all devices. The first such end is logged. */
+   next outer guard ends the tag or scope of that guard, too. A second end does nothing. In another
+   context than the guard began in (that of another thread, or of another fibre) the call ends
+   nothing, and dropped_sites of the sum of all devices counts the call. The first such call is
+   logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -2808,14 +2833,14 @@ MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
 /* Calls mmap, and records the pages as one block. MAP_FIXED over the start of a live block ends
-   that block as an implicit free. MAP_FIXED over a later part of it makes those pages count twice.
-   An offset that does not fit the off_t of the file with the implementation fails with EOVERFLOW,
-   so define _FILE_OFFSET_BITS there, too. */
+   that block as an implicit free. MAP_FIXED over a later part of a block makes the pages of that
+   part count twice. The call fails with EOVERFLOW if the offset does not fit the off_t of the file
+   with the implementation, so define _FILE_OFFSET_BITS in that file, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
 /* Calls munmap, and ends the block with exactly this address and size. If the real call succeeds on
-   another range (a part of a block, several blocks), it ends no block and counts in
-   unknown_frees. */
+   another range (a part of a block, several blocks), no block ends, and unknown_frees counts the
+   call. */
 MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                     const memlord_site *site);
 #endif
@@ -3094,7 +3119,8 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
    A memlord_context whose destructor drops it. Keep one in a coroutine's promise, and resume the
    coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved while no
-   thread is in it, and cannot be copied. Once its ledger is destroyed its calls do nothing. */
+   thread is in it, and cannot be copied. Once the ledger of a context is destroyed, the calls of
+   the context do nothing. */
 class context {
 public:
     explicit context(memlord *lord = NULL) noexcept
@@ -3178,9 +3204,9 @@ private:
 
 /* -- handles --
    A handle is one reference to a storage, and the end of the last reference ends the storage. It
-   can be moved, and cannot be copied. A class declares its handles after the memory that they
-   record, so that they end before that memory does. Once its ledger is destroyed a handle does
-   nothing. */
+   can be moved, and cannot be copied. In a class declare a handle after the memory that it records,
+   so that the handle ends before the memory does. Once the ledger of a handle is destroyed, the
+   handle does nothing. */
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
@@ -3239,7 +3265,8 @@ public:
 
 private:
     /* Makes a handle from the result of the call that recorded it. After E_NOMEM the handle is not
-       empty, because the ledger has counted a dropped storage, and awaits its end. */
+       empty, because the ledger has counted a dropped storage, and expects the end of that
+       storage. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -3248,10 +3275,10 @@ private:
 };
 
 /* -- the allocator of a container --
-   Takes memory from operator new, as std::allocator does, and records it on the cpu. All memory of
-   an allocator and its copies has one site: the place where the first of them was made. Requires:
-   the ledger outlives the allocator and its copies, and operator new does not record in the same
-   ledger. */
+   An allocator takes memory from operator new, as std::allocator does, and records the memory on
+   the cpu. All memory of an allocator and its copies has one site: the place where the first of
+   them was made. Requires: the ledger outlives the allocator and its copies, and operator new does
+   not record in the same ledger. */
 template <typename T> class allocator {
 public:
     typedef T value_type;
@@ -5089,32 +5116,73 @@ static size_t mli_queries_from(const mli_symbol_query *q, size_t n, uintptr_t ad
     }
     return from;
 }
+/* The queries of a module, sorted by address. The range from the first address to the last is
+   divided into equal parts. `parts` has a bit for each part that contains an address, so that most
+   symbols are passed over without a search. */
+#define MLI_QUERY_PARTS 4096u
+typedef struct mli_symbol_search {
+    mli_symbol_query *q;
+    size_t n;
+    uintptr_t first, last; /* the lowest and the highest address */
+    unsigned shift;        /* log2 of the bytes of a part */
+    unsigned char parts[MLI_QUERY_PARTS / 8];
+} mli_symbol_search;
+/* Begins a search for the addresses of one module. */
+static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symbol_query *q,
+                                             size_t n) {
+    size_t i;
+    search->q = q;
+    search->n = n;
+    search->first = (uintptr_t)q[0].address;
+    search->last = (uintptr_t)q[n - 1].address;
+    search->shift = 0;
+    while ((search->last - search->first) >> search->shift >= MLI_QUERY_PARTS) search->shift++;
+    memset(search->parts, 0, sizeof search->parts);
+    for (i = 0; i < n; i++) {
+        const uintptr_t part = ((uintptr_t)q[i].address - search->first) >> search->shift;
+        search->parts[part / 8] |= (unsigned char)(1u << part % 8);
+    }
+}
+/* Returns 0 if no address is from `start` to `end`, both included. Else it may return 1. */
+static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
+                                  uintptr_t end) {
+    uintptr_t part, most;
+    if (start > search->last || end < search->first) return 0;
+    part = start > search->first ? (start - search->first) >> search->shift : 0;
+    most = ((end < search->last ? end : search->last) - search->first) >> search->shift;
+    while (part < most && !(search->parts[part / 8] >> part % 8 & 1)) part++;
+    return search->parts[part / 8] >> part % 8 & 1;
+}
 /* Notes a symbol for the addresses in it. Of several symbols that contain an address, the one that
    begins last counts. */
 static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
-                            mli_symbol_query *q, size_t n) {
+                            const mli_symbol_search *search) {
     const uintptr_t start = bias + symbol->st_value;
+    mli_symbol_query *q = search->q;
     size_t i;
-    if (!symbol->st_size || symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
-        symbol->st_name >= symbols->names_size || start > (uintptr_t)q[n - 1].address)
+    if (!symbol->st_size || !mli_symbol_search_hits(search, start, start + symbol->st_size - 1) ||
+        symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
+        symbol->st_name >= symbols->names_size)
         return;
-    i = mli_queries_from(q, n, start);
-    for (; i < n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
+    i = mli_queries_from(q, search->n, start);
+    for (; i < search->n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
         if (q[i].name && q[i].value >= symbol->st_value) continue;
         q[i].name = symbols->names + symbol->st_name;
         q[i].value = symbol->st_value;
     }
 }
-typedef struct mli_symbol_search {
+/* The queries of all modules, sorted by address. */
+typedef struct mli_symbol_queries {
     mli_symbol_query *q;
     size_t n;
-} mli_symbol_search;
+} mli_symbol_queries;
 /* Reads the symbols of a module, if some of the addresses are in the module. */
 static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *user) {
-    const mli_symbol_search *search = (const mli_symbol_search *)user;
+    const mli_symbol_queries *all = (const mli_symbol_queries *)user;
     const ElfW(Phdr) *p = module->at, *last = p + module->count;
     uintptr_t low = UINTPTR_MAX, high = 0;
     mli_dl_symbols symbols;
+    mli_symbol_search search;
     size_t from, end;
     uint64_t i;
     (void)size;
@@ -5123,16 +5191,17 @@ static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *u
         if (p->p_vaddr < low) low = p->p_vaddr;
         if (p->p_vaddr + p->p_memsz > high) high = p->p_vaddr + p->p_memsz;
     }
-    from = mli_queries_from(search->q, search->n, module->bias + low);
-    end = mli_queries_from(search->q, search->n, module->bias + high);
+    from = mli_queries_from(all->q, all->n, module->bias + low);
+    end = mli_queries_from(all->q, all->n, module->bias + high);
     if (low >= high || from >= end || !mli_symbols_of(module, &symbols)) return 0;
+    mli_symbol_search_begin(&search, all->q + from, end - from);
     for (i = 0; i < symbols.count; i++)
-        mli_symbol_note(&symbols, &symbols.at[i], module->bias, search->q + from, end - from);
+        mli_symbol_note(&symbols, &symbols.at[i], module->bias, &search);
     return 0;
 }
 MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
-    mli_symbol_search search = {q, n};
-    (void)mli_dl_each(mli_symbols_visit, &search);
+    mli_symbol_queries all = {q, n};
+    (void)mli_dl_each(mli_symbols_visit, &all);
 }
 #elif defined(__APPLE__)
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -17699,6 +17768,7 @@ MLI_API size_t memlord_blocks_top(memlord *lord, memlord_device sel, memlord_blo
                                   size_t k) {
     mli_walk_query q = mli_walk_query_of(sel);
     if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    mli_places_name(lord);
     return mli_map_top(lord, &q, out, k);
 }
 
@@ -19879,24 +19949,25 @@ typedef struct mli_scope_run {
 /* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
-/* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
+/* Returns the invocation that an exported token names. Returns NULL if the token names none, or if
+   the invocation is over. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 /* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
    context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
-   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
-   thread, or the thread has ended. */
+   in the invocation, the base of its cell is added. When the thread leaves, the whole level of the
+   cell at that moment is added and stays. `enter` is 1 if the thread enters, and 0 if it leaves.
+   Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
-/* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
-   the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
-   Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
-   NULL. */
+/* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
+   context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
+   and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
+   invocation counted. Then the function also adds to `sums`, unless it is NULL, by how many bytes
+   the invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
@@ -21099,17 +21170,18 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key) {
-    char *at = (char *)list + n * size, *first = (char *)list;
+    char *first = (char *)list, *at = first + n * size;
+    const size_t kept = n < cap ? n : cap - 1; /* how many of the items stay beside the new one */
     uint64_t number, other;
     memcpy(&number, (const char *)item + key, sizeof number);
-    while (at > first) {
+    for (; at > first; at -= size) {
         memcpy(&other, at - size + key, sizeof other);
         if (other >= number) break;
-        if (at < first + cap * size) memcpy(at, at - size, size);
-        at -= size;
     }
-    if (at < first + cap * size) memcpy(at, item, size);
-    return n < cap ? n + 1 : n;
+    if (at == first + cap * size) return n;
+    memmove(at + size, at, (size_t)(first + kept * size - at));
+    memcpy(at, item, size);
+    return kept + 1;
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
@@ -21121,13 +21193,16 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
     uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
     size_t n = 0, at, key;
-    if ((unsigned)order >= sizeof keys) return 0;
+    if ((unsigned)order >= sizeof keys || !cap) return 0;
     key = keys[order];
     if (names) mli_places_name(lord);
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         uint64_t number;
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
+        if (order == MEMLORD_SITE_ORDER_LIVE_BYTES &&
+            mli_row_live(lord, MLI_BOOK_SITE, i) <= (n < cap ? 0 : out[cap - 1].live_bytes))
+            continue; /* it has no place in the list, and so needs no statistics */
         (void)mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
@@ -21382,9 +21457,9 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
    in the program), the blocks without a tag or site, or the arena: bytes that the host counts
-   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
-   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
-   the lock of one row (the counters of a device, tag or site) at a time. */
+   without blocks. memlord_explain, memlord_summary, the log of a failed request and the verdicts of
+   reports use this module. Owns no state. May use the counters of books/, and services/stats.
+   Locks: the lock of one row (the counters of a device, tag or site) at a time. */
 
 /* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
    no block, and so to no other site. */
@@ -21404,16 +21479,16 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
-                                          its physical device */
+    int elsewhere;                     /* 1: a holder is not on `dev`, but on another device of the
+                                          same physical device */
     uint64_t count, named;             /* the number of holders; the number of those that are a tag
                                           or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
-   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
-   0 if the ledger has not seen this device yet. */
+/* Lists who holds the bytes on all devices of a physical device. `book` tells whether the list is
+   by tag or by site. If `phys` is NULL, it lists only the holders on `dev`. `dev` is the number of
+   the device that the list is for, or 0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -21423,12 +21498,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
 /* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, each name follows the name of its device. If no holder is a tag or a site, it
-   writes nothing, unless the list is by tag and has several holders. */
+   on another device, each name follows the name of its device. Writes nothing if no holder is a tag
+   or a site. There is one exception: a list by tag that has several holders is written. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
-/* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so a result above 100 becomes 100. */
+/* Returns how many percent of a device's live bytes a part is. `part` and `live` may have been read
+   at different moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
@@ -21526,7 +21601,7 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
 /* -- public -- */
 
 /* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)": a device's live bytes, live blocks, peak, and
-   largest holder by tag with its share. A device without tags gets no holder. */
+   largest holder by tag with its share. For a device without tags it writes no holder. */
 static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
     mli_holder_list tags;
     memlord_stats s;
@@ -21559,23 +21634,24 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 /* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
    A strategy is a list of bands. A band is a range of the percentage of a device that is in use
    (the used percent), with a metric and a threshold for it. A band check compares the metric with
-   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   the threshold of the band in force. If the threshold is reached, a collection runs: the host's
    callbacks, which free memory. A phys is a physical device. May use books/limits and
    books/counters. Invariant: no threshold is crossed without a band check, although a thread may
    count up to a batch of bytes before it publishes them (adds them to the device's published
    bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
    band state; none while a callback runs. */
 
-/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
-   the published bytes are at least a margin below the threshold, no thread can cross the threshold
-   without a publication. A mark is a number of published bytes, and a publication that passes a
-   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
-   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
-   thread checks each time it has freed as many bytes as the free interval of the device. Cached
-   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
-   the live bytes, so a publication below the mark check_below comes in time, without a margin.
-   After a collection a band waits to rearm: it starts no other collection until its metric has
-   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
+/* When a band check is due. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. The margin is the most bytes that threads have not yet published: a batch
+   for each thread that the ledger allows for. The mark check_above lies a margin below the
+   threshold. So a publication passes this mark by the time that the live bytes reach the threshold.
+   Within a margin of the threshold the device is "near": every call checks at its end, with a sum
+   over all threads. Freed bytes are not published. Instead each thread checks each time it has
+   freed as many bytes as the device's free interval. Cached bytes (reserved bytes less live bytes)
+   rise as live bytes fall. The mark check_below for them needs no margin, because published bytes
+   are never above the live bytes. After a collection a band waits to rearm: it starts no other
+   collection until its metric has risen by an eighth of the threshold, or has fallen an eighth
+   below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
@@ -21583,11 +21659,11 @@ MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
    if there is one. If it differs from the strategy before, the bands of the device no longer wait
-   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+   to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
-   `safe` is 1 if host code may run. */
+/* Runs a band check on a device, and then a collection if one is due and none runs there yet.
+   `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
 /* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
@@ -21595,8 +21671,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Runs the band checks of every device of a physical device again, without collections, after a
-   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
+/* Checks the bands of every device of a physical device again, but runs no collection. If `phys` is
+   NULL, it checks all devices. It is called when strategies, thresholds or margins have changed. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
 /* Widens the margins of all bands, so that they allow for all threads that exist, and a few
@@ -21862,9 +21938,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Sets the live and freed bytes at which the next band check is requested. While the device waits
-   to rearm, one is requested when the metric reaches `again`, or when it falls below seven eighths
-   of the threshold, where mli_band_compare rearms the band. The metric RESERVED needs no marks,
+/* Sets the live and freed bytes at which the next band check is requested. While the band waits to
+   rearm, a check is requested when the metric reaches `again` or falls below seven eighths of the
+   threshold. In both cases mli_band_compare rearms the band. The metric RESERVED needs no marks,
    because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
@@ -21995,8 +22071,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A later publication sees the marks: it takes the lock of the device's row (its counters) after
-   this function or, without a batch, adds to the row after it. */
+   A publication after this function sees the marks, because both take the lock of the device's row
+   (its counters). Without a batch a publication takes no lock, but both add to row->published. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -22141,9 +22217,9 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a collection that is about to begin. Sets the members of *e that tell how many
-   collections there are on its device and in the whole ledger, with this one. Failed ones count,
-   too. */
+/* Numbers a collection that is about to begin. Sets e->device_runs to the number of collections on
+   the device, and e->total_runs to that of the whole ledger. Both numbers include this collection
+   and those that failed. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -22479,7 +22555,7 @@ typedef struct mli_page_slot {
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
     uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
-                         whoever reads the number also sees these */
+                         whoever reads the number also sees what `devices` has */
     uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -22489,7 +22565,7 @@ typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
         mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
-                            answer to it; the ledger waits for it as for a futex */
+                            answer to it; the ledger waits until the counter changes (a futex) */
         mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
                             while); only the slot's owner writes it */
         uint32_t unused[14];
@@ -22782,7 +22858,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* A reader of its own, because another thread may be using the one in services/room. */
+    /* This reader is used only here, because another thread may be using that of services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22913,8 +22989,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
    Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
-   `own` 1 it runs no source of the host. */
+/* Samples each physical device whose sample is too old for a report, by the same rule as
+   memlord_headroom. With `own` 1 it runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
@@ -22933,8 +23009,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. The function stores
-   there 1 ns more than the time at which it last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock, else 0. *last is 0 at first. When the
+   function returns 1, it stores the present time plus 1 ns in *last. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
    request is within the limit. Requires: no lock is held. */
@@ -23012,7 +23088,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
 /* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
    are the live bytes before or after the source ran, whichever are fewer, because it is not known
    which of the two the source saw. A pool counts with the bytes that it has reserved now, because
-   the source may itself report these. */
+   the source itself may call memlord_pool_set. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -23047,8 +23123,8 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* only then, because another sampler may be
-                                                        writing sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* if another thread is the sampler, it may be
+                                                        writing sampler_frame now */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -23134,8 +23210,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- functions that read the capacity, and sample if no poller does -- */
 
-/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
-   not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
+/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. Returns
+   0 under MEMLORD_FLAG_DEFER. Also returns 0 inside code of the host that MemLord called: the
    ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
    callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
@@ -23453,7 +23529,8 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around to more */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around, so it is
+                                                             above the maximum, too */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -23611,8 +23688,8 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
-   and does not divide: where registers are wider than a double (x87), a quotient has other digits,
-   and a value that is equal to the threshold would not reach it. */
+   and does not divide. Where registers are wider than a double (x87), a quotient has other digits,
+   so a share that is equal to the threshold would seem to be below it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23683,10 +23760,10 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
    slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
-   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
-   thread that waits for requests. May use services/pages, services/room and calls/deferred.
-   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
-   neighbours. */
+   them. To wake another ledger, it rings the bell of the other ledger's slot. Also owns the
+   listener, the thread that waits for requests. May use services/pages, services/room and
+   calls/deferred. Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the
+   module out. Lock: neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
@@ -23735,9 +23812,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
-   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
-   asks without end would keep this ledger collecting. */
+/* A device rests for a while after its collection callbacks ran and gave nothing back. While it
+   rests, requests of neighbours run no callbacks for the device. Without such a rest, a neighbour
+   that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -23868,7 +23945,7 @@ static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
 }
-/* Returns a bit for each device of the ledger's slot that rests. */
+/* Returns a mask in which bit k is 1 if device k of the ledger's slot rests. */
 static MLI_COLD uint32_t mli_resting(memlord *lord) {
     uint32_t bits = 0, k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) {
@@ -23879,8 +23956,8 @@ static MLI_COLD uint32_t mli_resting(memlord *lord) {
     return bits;
 }
 
-/* Writes the whole slot and the head of the page again, to repair what another process may have
-   overwritten. */
+/* Brings the ledger's slot up to date. Writes the whole slot and the head of the page, because
+   another process may have overwritten them. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -23970,9 +24047,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` has
-   for each device of this ledger's slot the largest request plus 1, or 0 if no neighbour asks.
-   Returns 1 if the neighbour waits for the answer. */
+/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` is an
+   array by device of this ledger's slot: the bytes of the largest request plus 1, or 0 if no
+   neighbour asks. Returns 1 if the neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -23986,9 +24063,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes the requests that another ledger has made in its slot since this ledger last answered it.
-   `seen` is the number of its last request. Differences of numbers are compared, because the page
-   may hold any value. Returns 1 if the other ledger waits for the answer. */
+/* Notes the requests that another ledger has made in slot `s` since this ledger last answered.
+   `seen` is the number of the last request there. Differences of numbers are compared, because the
+   page may hold any value. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -24004,10 +24081,10 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
     return waits;
 }
 
-/* Finds, for each device of this ledger's slot, the largest request that other ledgers have made
-   since this one last answered: see mli_request_note. seen[s] gets the number of the last request
-   in slot s, which the answer stores in answered[s]. Returns a bit for each slot whose ledger waits
-   for the answer. */
+/* Reads the requests that other ledgers have made since this ledger last answered. `needed` gets
+   the largest request for each device: see mli_request_note. seen[s] gets the number of the last
+   request in slot s; the answer later stores this number in answered[s]. Returns a mask with a bit
+   for each slot: 1 if the ledger of the slot waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -24023,10 +24100,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
-   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
-   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
-   to 1 if a callback ran. */
+/* Goes through the devices of a physical device until the callbacks have reclaimed `needed` bytes,
+   or through all of them if `needed` is 0. On each device it ends the freed blocks whose fences are
+   done, and runs the collection callbacks. Returns the bytes that the callbacks reclaimed. Sets
+   *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -24058,9 +24135,9 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
     return released;
 }
 
-/* Publishes the bytes that were released of each device, and then that the requests with the
-   numbers in `seen` are answered. Then it rings the bells of the ledgers that wait. `waiting` has a
-   bit for the slot of each of them. */
+/* Publishes how many bytes were released of each device. Then publishes that the requests with the
+   numbers in `seen` are answered, and rings the bells of the ledgers that wait. `waiting` has a bit
+   for the slot of each of these ledgers. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -24078,8 +24155,8 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
     }
 }
 
-/* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
-   thread at a time. It runs host code, and holds no lock meanwhile. */
+/* Wakes this ledger's threads that wait for an answer. Then answers the requests of other ledgers,
+   unless another thread does so. It holds no lock while it runs host code. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -25210,12 +25287,12 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
 /* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
-   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
-   tickets. A thread has a context of its own, too; a swap puts the thread into another. The
-   interposer is a preloaded MemLord, with a ledger of its own. May use books/ and services/scopes.
-   Invariants: each context is in one place, which is a thread or a fibre's record; a thread's own
-   context never gets into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record;
-   cold, to make a record. */
+   coroutine. The context of a fibre has the fibre's open tags and scopes, default tag, account,
+   stream and tickets. Each thread has a context of its own, too. A swap puts the thread into
+   another context. The interposer is a preloaded MemLord, with a ledger of its own. May use books/
+   and services/scopes. Invariants: each context is in one place, which is a thread or a fibre's
+   record; a thread's own context never gets into another thread. Locks: context
+   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 
 /* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
    each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
@@ -25236,10 +25313,11 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the number (generation) of its ledger, the handle of the record, and the
-   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context. While a
+   thread is in it, `kept` has the context that this thread was in before. The host's
+   memlord_context has three words: the number (generation) of the ledger, the handle of the record,
+   and the serial. The serial rises with each swap, so that an older copy of the words no longer
+   matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25368,10 +25446,10 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
-   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
-   which it entered them. */
+/* Ends what is open in the context of a fibre, and closes the record of this context. Returns
+   E_STATE if mli_context_lock finds no record. Also returns E_STATE if the record then has another
+   context than its fibre's. That cannot happen to a thread that leaves its fibres in the reverse of
+   the order in which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25381,7 +25459,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
         mli_lock_drop(&record->lock);
         return MEMLORD_E_STATE;
     }
-    record->serial++; /* from here on no call finds the record by an older copy */
+    record->serial++; /* from here on no call finds the record by a copy of the words */
     mli_lock_drop(&record->lock);
     mli_spans_close_left(lord, t, &record->kept);
     mli_current_clear(&record->kept);
@@ -25406,8 +25484,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
-   thread has left, then begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. The interposer's ledger first ends the tags and scopes of the
+   context that the thread has left. It then begins those of the context that the thread is in. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25593,11 +25671,11 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 /* Does the work that is due at the end of a call and at a safe point, which is a moment at which
    code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
    due. A band check compares a device with the thresholds of its bands, and runs the host's
-   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
-   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
-   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
-   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
-   while host code runs. */
+   callbacks if a threshold is reached. A fence is something of the host that a freed block waits
+   for. A poller is a thread that samples a physical device. Owns the list of the threads that wait
+   for frees. May use books/, calls/deferred and services/. It reaches services/pollers by a pointer
+   of the ledger, because services/pollers includes this module. Locks: callbacks, for the list;
+   none while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25673,9 +25751,10 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
-   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
-   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. The request for a band check is
+   cleared before the check runs. So a new request that comes during the check stays, and a later
+   call serves it. With `asks` 1 the function also asks whether fences of one queue of the device's
+   type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25710,10 +25789,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
 }
 
 /* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
-   t->other_dev names. Where the system has no barrier for other threads, the addition in
-   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
-   addition is later sees what the other stored before. So after its addition this thread compares
-   its counts with the marks of its devices again, and reads the alert mask again. */
+   t->other_dev names. A thread that changes marks or the mask calls mli_barrier_threads. Where the
+   system has no barrier for all threads, mli_barrier_threads and mli_alert_barrier each do an
+   atomic addition. The thread that adds later then sees what the other thread stored before it
+   added. So this thread, after its addition, compares its counts with the marks of its devices
+   again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -25774,7 +25854,7 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 /* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
    memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
    collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
-   could decide by its samples, or if the host asks for pollers. Locks: none. */
+   may need its samples, or if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -25808,8 +25888,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of the physical device that a device belongs to, if it has none yet and has a
-   source to sample. */
+/* Starts the poller of the physical device that a device belongs to. Does nothing if that poller
+   was started before, or if the device's type has no capacity source. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
@@ -25832,8 +25912,8 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
    after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
    that takes snapshots, and the one that answers the ledgers of other processes. Under
    MEMLORD_FLAG_DEFER calls start no threads, because a new thread may get its stack from the very
-   allocator that the calls come from. So while no device that wants a poller is known, it starts
-   the poller of main memory, which starts the others once their devices are known. */
+   allocator that the calls come from. So if no known device wants a poller yet, this function
+   starts the poller of main memory. That poller starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25865,7 +25945,7 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
    do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
-   blocks that need wait no longer, and writes requested reports. */
+   blocks that no longer have to wait, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25995,10 +26075,10 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Waits for at most `ms` ms until `needed` bytes have been freed at a physical device, or its
-   neighbours have released as many. Freed bytes count from `out`, an earlier result of
-   mli_phys_freed. If enough bytes have been freed already, or the system has no event left to wait
-   for, it returns at once. */
+/* Waits until `needed` bytes have been freed at a physical device, or until the neighbours have
+   released as many, but at most `ms` ms. Freed bytes count from `out`, an earlier result of
+   mli_phys_freed. Returns at once if enough bytes have been freed already, or if the system has no
+   event left to wait for. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -26045,8 +26125,8 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
-                              calls in an attempt overwrite those */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call; kept
+                              here, because calls in an attempt overwrite those of mli_self */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
@@ -26082,9 +26162,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
-   memory for the record, the block counts as dropped, because the caller has the storage all the
-   same. */
+/* Records the new block, and takes its bytes from the request's own ticket alone. If the ledger has
+   no memory for the record, the block counts as dropped. The request succeeds all the same, because
+   the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -26152,7 +26232,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        /* If the power becomes infinite, ms does so, too, and the result is max_ms. */
+        /* If the power becomes infinite, `ms` becomes infinite, too, and the result is max_ms. */
         power *= power;
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
@@ -26186,9 +26266,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
-   storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
-   reserved. */
+/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+   storage 0 or UINT64_MAX counts as failed, because no ledger can record such a block. Requires:
+   the bytes are reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;

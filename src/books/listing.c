@@ -242,6 +242,7 @@ MLI_API size_t memlord_blocks_top(memlord *lord, memlord_device sel, memlord_blo
                                   size_t k) {
     mli_walk_query q = mli_walk_query_of(sel);
     if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    mli_places_name(lord);
     return mli_map_top(lord, &q, out, k);
 }
 
