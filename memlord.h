@@ -7874,8 +7874,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
    of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
    end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
-   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
-   helper waits for the end of another helper. */
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread starts or stops
+   it meanwhile. No helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -7899,9 +7899,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
                                     to the thread's next sample */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
-                                    cells with too many unpublished bytes, because another thread
-                                    began to count on a row or reset a peak */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes the cells that have too
+                                    many unpublished bytes: it adds these bytes to the rows. Another
+                                    thread has begun to count on a row, or has reset a peak */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -7936,8 +7936,8 @@ typedef struct mli_context {
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that every recording call reads. A thread record has a copy of this part of
-   the context that the thread is in. */
+/* The part of a context that every recording call reads. A thread record has a copy of this part,
+   from the context that the thread is in. */
 typedef struct mli_current {
     const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
                                         none */
@@ -7965,7 +7965,7 @@ typedef struct mli_thread {
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
-    mli_current now;        /* the members of the present context that calls read */
+    mli_current now;        /* a copy of the part of the context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
                                begin), less 1 */
@@ -8010,7 +8010,7 @@ enum { /* mli_helper.state */
 
 /* The function that writes a requested report, or what a recorder saves. `end` is 1 if the ledger
    ends or the recorder stops. Calls reach the function by a pointer, so that a program without
-   reports need not link them. */
+   reports need not link the function. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
@@ -8067,8 +8067,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
    relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
-   other threads clear that number only after its end. Requires: the number is not 0; a call on the
-   ledger is in progress, or the caller holds the registry lock. */
+   other threads clear that number only after the end of that thread. Requires: the number is not 0;
+   a call on the ledger is in progress, or the caller holds the registry lock. */
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
 /* Returns the record of the calling thread, or NULL if it has none. */
 MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
@@ -8454,8 +8454,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
                                                threads may wait for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as is the exchange that sets the wish to `none`, so that one of the two threads sees
-       the other */
+    /* the addition is seq_cst, and so is the exchange that sets the wish to `none`, so that one of
+       the two threads sees what the other stored */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -8529,14 +8529,15 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
 /* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
-   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header
-   with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
-   a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
-   scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
-   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
-   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
-   table, and it counts its changes of the table before it leaves. bench/README.md has the
-   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
+   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
+   The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
+   the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
+   birth is the mark, the scope and the stream that a block began with. Also owns what else an alloc
+   looks up for an entry: the number (dev) of a device, and the number of the current mark
+   (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
+   while it uses the shard's table, and it counts its changes of the table before it leaves.
+   bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
+   that of a bucket. */
 
 /* -- entries -- */
 
@@ -8713,7 +8714,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-/* Returns a mask of a header that has the lowest bit of each vacant slot's print. */
+/* Returns a mask with the lowest bit of the print of each vacant slot of a header. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -8852,8 +8853,8 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     return mli_slot_entry(home->bucket, bit);
 }
 /* Returns the first entry in the key's home that has the key's print. Returns NULL if no entry has
-   it, or if this entry has another key. Sets `next` to the header without the entry. Does not
-   compare the device type. */
+   that print, or if the first such entry has another key. Sets `next` to the header without the
+   entry. Does not compare the device type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -8901,12 +8902,12 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: it has seen
-   the bit MLI_SPECIAL_NO_BARRIER, which is never cleared, and a later load never returns an older
-   value. The release store of by_exchange pairs with the load in mli_barrier_threads. A thread that
-   loads 1 there sees all that this thread did inside shards before it saw the bit. The loads here,
-   in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
-   the store of an exchange (ARM's ldapr). */
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: the thread has
+   seen the bit MLI_SPECIAL_NO_BARRIER, the bit is never cleared, and a later load never returns an
+   older value. The release store of by_exchange pairs with the load in mli_barrier_threads. A
+   thread that loads 1 there sees all that this thread did inside shards before this thread saw the
+   bit. The loads here, in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire
+   load may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -8915,10 +8916,10 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after this call what T stored before T's load. Two pairs of
-   stores need this. The caller stores a shard's state, and T stores `inside`. The caller stores the
-   alert or a threshold, and T stores counts.
+/* Orders the caller against every thread T of the ledger, so that one of the two sees the other: T
+   sees what the caller stored before this call, or the caller sees after this call what T stored
+   before T's load. Two uses need this. In one the caller stores a shard's state, and T stores
+   `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
 
    The system's barrier for all threads provides this order. Without that barrier T executes one of
    its own: the exchange when T enters a shard, and the addition when T ends a call
@@ -9120,8 +9121,8 @@ typedef struct mli_table {
 } mli_table;
 
 /* Inserts an entry into a table that no other thread sees, and returns 0. Returns -1 if no bucket
-   of the entry's window has room, or if a bucket before the one with room has a full overflow count
-   for the entry's hash. */
+   of the entry's window (MLI_PROBE_MAX) has room, or if a bucket before the one with room has a
+   full overflow count for the entry's hash. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -9160,7 +9161,8 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
    Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
    table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
-   first table also gets an owner. It becomes shared instead if t is the orphan record. */
+   first table also gets the thread t as its owner. If t is the orphan record, the shard becomes
+   shared instead. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -9308,9 +9310,9 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
-   level, and to at least the old level plus `above`, which was reached meanwhile. `by` and `above`
-   are signed. */
+/* Adds `by` to the level of an exported invocation on a device. Meanwhile the level has been as
+   high as the old level plus `above`. If that or the new level is above `high`, raises `high` to
+   it. `by` and `above` are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base (published part) of the thread's cell. */
@@ -10300,10 +10302,11 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
    and takes no memory from the host. Lock: the cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory, and tries again. stb_ds does not
-   check its allocations and passes no context to them. So before a key is put in a table, the table
-   gets all the memory that the put can need. A table frees its memory only when it ends. The arrays
-   that it has outgrown stay until then; together they are smaller than its present arrays. */
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
+   stb_ds does not check its allocations and passes no context to them. So before a key is put in a
+   table, the table gets all the memory that the put can need. A table frees its memory only when it
+   ends. The arrays that it has outgrown stay until then; together they are smaller than its present
+   arrays. */
 
 /* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
    An item of the table begins with its key, a char *. Items move when the table grows, and are
@@ -10568,8 +10571,8 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
 }
 
 /* Reserves the memory that stb_ds needs to put a key of this length in a table. That may be a
-   larger array, a larger index, and a string block, by the formula of stbds_stralloc. Returns -1 if
-   there is no memory for it yet, else 0. */
+   larger array, a larger index, and a string block; the formula of stbds_stralloc gives the size of
+   the string block. Returns -1 if there is no memory for it yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -10595,9 +10598,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
-   Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key, because stb_ds may grow the table before it finds the key. */
+/* Puts a key in a table, and returns the item of the key, which is zero except for the copy of the
+   key. Returns NULL if the table needs memory first; the caller then tries again. Requires: the
+   table does not have the key, because stb_ds may grow the table before it finds the key. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -11608,8 +11611,8 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
 
-/* Returns the site that the index has for a struct of the host or a return address, or NULL if the
-   index has none. */
+/* Returns the site that the index has for `identity`, a struct of the host or a return address.
+   Returns NULL if the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
 /* Finds or makes the site with the content and the module of `from`, and leaves room for one more
@@ -11623,8 +11626,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
                                                          mli_site_record **out);
 
 /* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
-   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
-   lock while the function searches for the module. */
+   except perhaps the orphan lock, which guards the record for threads without a record of their
+   own. While the function searches for the module, mli_busy_begin drops this lock. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -11642,9 +11645,10 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
    of each module once. A caller that displays many sites calls this function first. Requires: the
    caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
-/* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because the search reads all symbols of its module, which is too slow for a
-   recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
+/* Returns a site as reports display it. The symbol of a return address is looked up here, when the
+   site is first displayed. A recording call does not look it up: the search reads all symbols of
+   the module, and is too slow for such a call. Requires: the caller holds no lock of the ledger
+   (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns what reports display now for a site. The result changes once the symbol of the site's
@@ -11803,8 +11807,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id that is now at the address of `module` is not that of `module`. Reads
-   the id only in the page where the module starts, because every module has that page. */
+/* Returns 0 if another build id is now at the address where `module` was loaded. Reads the id only
+   if it lies in the page where the module starts, because every module has that page; otherwise
+   returns 1. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -11988,7 +11993,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes a copy of `from` what reports display for a site from now on. Adds the copy to the index,
+/* Copies `from`. From now on reports display the copy for a site. Adds the copy to the index,
    because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
    memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
@@ -12026,8 +12031,9 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
         }
     }
 }
-/* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Skips a site whose module is gone, but marks it as looked up, too. */
+/* Fills `q` with up to n of the sites from `site` on, and before `end`, whose symbols were not
+   looked up. Returns how many these are. Skips a site whose module is gone, but marks it as looked
+   up, too. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -12631,15 +12637,15 @@ MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-/* Returns the variance of that weight, an estimate of the bytes of all allocs. It is 0 where every
-   alloc is picked. */
+/* The weight of a picked block is an estimate of the bytes of the allocs that the block stands for.
+   Returns the variance of this estimate, which is 0 if every alloc is picked. */
 MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 #define MLI_STACK_UNITS 256
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
 MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick);
 
-/* Each of the next four functions works on all parts of a table. They give the locks their rank,
-   take or drop the locks, free the memory, and return the number of blocks. */
+/* Each of the next four functions works on all parts of a table. In this order they give the locks
+   their rank, take or drop the locks, free the memory, and return the number of blocks. */
 MLI_PRIVATE MLI_COLD void mli_picks_init(mli_picks *parts);
 MLI_PRIVATE MLI_COLD void mli_picks_lock(mli_picks *parts, int take);
 MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts);
@@ -12818,8 +12824,8 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
-   from the key's home on. If MLI_CACHE_PATH entries from there on have other keys, replaces the
-   first of them. The orphan record caches nothing, because its cells are used under a lock.
+   from the key's home on. If MLI_CACHE_PATH entries from the home on all have other keys, replaces
+   the entry at the home. The orphan record caches nothing, because its cells are used under a lock.
    Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
@@ -12856,13 +12862,13 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* What the block of an alloc begins with, besides the scope of its thread. */
+/* The site, the tag and the stream with which the block of an alloc begins. */
 typedef struct mli_origin {
     const memlord_site *site;
     const char *tag; /* a kept name, or NULL */
     uint64_t stream; /* 0 means no stream */
 } mli_origin;
-/* Returns what the block of an alloc by this thread at a site begins with. */
+/* Returns the site, the tag and the stream of a block that this thread allocates at a site. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
@@ -12883,8 +12889,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Stores in a guard how many tags (or scopes, if `scope` is 1) are open in the thread's context.
-   The end of the guard restores this number. */
+/* Fills in a guard: its depth is the number of tags (or scopes, if `scope` is 1) that are open in
+   the thread's context. The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
@@ -13447,7 +13453,7 @@ typedef struct mli_stack_row {
 } mli_stack_row;
 
 /* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
-   picked, returns 0; the general path then serves it and counts its bytes. */
+   picked, returns 0; the general path then serves the alloc and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -13490,8 +13496,8 @@ MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
    the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
-/* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
-   functions do: the caller is inside the shard, or no other thread can reach the entry. */
+/* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
+   functions: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack. The totals of the stack still include the
    block. */
@@ -13499,14 +13505,15 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. With
    `undo` these totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
-   is 1 if the block ends. */
+/* Subtracts a block from the totals of its stack, after the block was removed from the table.
+   `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block that this call opens under `key` the stack `pick` of an older block, which is
-   being moved or put back. The stack counts on `dev` and for the site with the row `site`. */
+/* Notes `pick` as the stack of the block that this call opens under `key`. It was the stack of an
+   older block, which is being moved or put back. The new block counts in the totals of the stack on
+   `dev`, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
@@ -13530,16 +13537,17 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, u
 /* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
-/* Returns the return addresses of a row for the host and, behind them, their sites. Makes them on
-   first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
+/* Returns an array for the host: the return addresses of a row's stack and, behind them, their
+   sites. Makes the array on first use. Returns NULL if there is no memory. Requires: the caller
+   holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
 /* Stores the live bytes of every stack of a device as the bytes that the stack holds at the
    device's peak. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
-   unwinder may load a library then. Requires: no other thread changes the settings. */
+   if `bytes` is 0). The first call also seeds the samples, and unwinds once: the system's unwinder
+   may load a library the first time. Requires: no other thread changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
@@ -13583,9 +13591,9 @@ static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
 /* -- samples -- */
 
 /* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
-   each run. Otherwise it differs in each run, process and ledger. A forked child always gets
-   another seed. MemLord mixes it from the answers of system calls that neither wait nor fail,
-   because the first call of a process may come from inside malloc or from a sandbox. */
+   each run. Otherwise it differs in each run, process and ledger: MemLord mixes it from the answers
+   of system calls. These calls neither wait nor fail, because the first call of a process may come
+   from inside malloc or from a sandbox. A forked child always gets another seed. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -13660,9 +13668,10 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node for a site whose caller is node `parent`. If `site` is NULL, returns the node
-   for a return address in a module that stays loaded. Returns 0 if there is no such node. Needs no
-   lock, because the acquire loads pair with the release stores of the functions that add nodes. */
+/* Returns the node for `site` below the node `parent`. If `site` is NULL, returns the node below
+   `parent` for `address`, a return address in a module that stays loaded. Returns 0 if there is no
+   such node. Needs no lock, because the acquire loads pair with the release stores of the functions
+   that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -13880,8 +13889,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Subtracts a block, which was removed from the table, from the totals of its stack. `frees` is 1
-   if the block ends. With `undo` the totals are then as if it had not been allocated. */
+/* Does what mli_pick_off does. With `undo` the totals are then as if the block had not been
+   allocated. */
 static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                           int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -13914,9 +13923,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Stores in mli_self the row of the stack of the block that the current public call opens under
-   `key`. If `row` is 0, or the table of picked blocks has no room, counts the stack as dropped.
-   Requires: the public call ends with mli_stack_forget. */
+/* Notes the stack of the block that the current public call opens under `key`: stores the stack's
+   row in mli_self, and reserves room in the table of picked blocks. If `row` is 0, or the table has
+   no room, counts the stack as dropped. Requires: the public call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13950,8 +13959,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are MemLord's own. They come before the frame with the address of
-   the site or, if no frame has that, before the frame with the address of the caller. */
+/* Returns how many of `n` frames are MemLord's own: those before the frame with the address of the
+   site or, if there is no such frame, before the frame with the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -15227,9 +15236,9 @@ MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *pr
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
    finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
    on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
-   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket. The
-   caller must then leave the shard. A thread waits only for the lock of a home, so waiting threads
-   form no cycle. */
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket.
+   After a -1 the caller must leave the shard. A thread waits only for the lock of a home, so
+   waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
@@ -15243,12 +15252,12 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the map does not
-   have the key; with `want_room` mli_probe_insert can then insert the key. If another thread owns
-   the shard, makes the shard shared. If `want_room` is set and the table has no slot for the key,
-   grows the table. Returns 0; the thread is then inside the shard, unless the shard has no table.
-   Returns -1, outside the shard, if there is no memory. Requires: the caller is not inside a
-   shard. */
+/* Finds a key. Until mli_probe_leave no other thread changes the slot of the key. probe->entry is
+   NULL if the map does not have the key; with `want_room` mli_probe_insert can then insert the key.
+   If another thread owns the shard, makes the shard shared. If `want_room` is set and the table has
+   no slot for the key, grows the table. Returns 0; the thread is then inside the shard, unless the
+   shard has no table. Returns -1, outside the shard, if there is no memory. Requires: the caller is
+   not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
@@ -15416,14 +15425,15 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side records and the parts of blocks. A side record has the facts of a block for which
-   its entry in the map has no room; the entry's word2 then points to the record, which has the
-   entry's own word2. A part is a range of the bytes of a block, with a description. A shard is a
-   part of the map. A probe finds an entry in a shard, and no other thread changes the entry until
-   the probe ends. A pending block was freed, and waits for its fences. May use books/map,
-   books/accounts and base/memory. Invariants: a side record belongs to the thread that holds its
-   entry, because this thread is inside a shard of its own or has locked the entry's bucket; parts
-   lie in their storage and do not overlap. Locks: those of the map. */
+/* Owns the side records and the parts of blocks. A side record has those facts of a block that do
+   not fit in the block's entry in the map. The word2 of the entry then points to the side record,
+   and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
+   a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
+   thread changes the entry until the probe ends. A pending block was freed, and waits for its
+   fences. May use books/map, books/accounts and base/memory. Invariants: only the thread that holds
+   an entry uses the side record of the entry; such a thread is inside a shard of its own, or has
+   locked the entry's bucket. Parts lie inside their block and do not overlap. Locks: those of the
+   map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15504,16 +15514,16 @@ typedef struct mli_parts {
     memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, by offset */
 } mli_parts;
 
-/* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
-   no other thread can reach the array, because the block is off the map or the array is off the
-   block. */
+/* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
+   Requires: no other thread can reach the array, because the block is not on the map, or the array
+   is detached from the block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
 
-/* Moves the parts of a pending block to the block that its bytes were moved to, which has `bytes`
-   bytes. Frees the parts that do not lie in those bytes. */
+/* Moves the parts of the pending block at `from_key` to the block at `key`, to which the host has
+   moved the bytes. Frees the parts that do not lie wholly in the `bytes` of the new block. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
