@@ -20150,9 +20150,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
-                                                 each ended span changed the thread's level;
-                                                 signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the bytes by which all ended
+                                                 spans together changed the thread's level; a signed
+                                                 number */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -20175,10 +20175,10 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
-   the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
+   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: counts the invocations that a context is in as running. */
+/* In a forked child: counts as running each invocation that a context is in. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -20263,9 +20263,10 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
-   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
-   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span. Adds to the thread scope `s`, unless it is NULL, by how many bytes
+   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
+   is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
+   levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20379,9 +20380,10 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
-   record, which all threads without a record of their own share. */
+/* Gets the span for a scope that begins inside the innermost open one. Makes the span on first use.
+   Returns E_STATE if the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM if
+   there is no memory, and for the orphan record, which all threads without a record of their own
+   share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20397,9 +20399,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
-   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
-   these scopes when the cell reached the old high. */
+/* Sets a cell's high to the cell's level. Before that, the old high raises the device's peak and
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread entered these
+   scopes after the cell reached the old high. Their peaks then stay. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20412,8 +20414,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 
 /* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
    span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
-   invocation. The high of each cell starts again at its level, so that it measures the peak of this
-   span. The span around it keeps the old high. */
+   invocation. The high of each cell is set to the cell's level, so that from now on it measures the
+   peak of this span. The old high goes into the peaks of the next outer span. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20450,9 +20452,9 @@ static void mli_span_pop(mli_current *now) {
 }
 
 /* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
-   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
-   scope of `t`, the invocation counts as lost. */
+   the thread scope of the calling thread `t`. `at` is `t` if the context is in this thread, and
+   NULL if it is in none. A scope that began on another thread may need a new thread scope of `t`.
+   If there is no memory for that, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20566,10 +20568,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. If `guard` is not NULL, it gets the number of open scopes, which the end of the
-   guard restores. The cache of the thread has the scope under the address of the host's static
-   record `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared
-   with the name of the scope that is found. */
+/* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
+   end of the guard later ends all scopes above that number. The thread's cache has the scope under
+   an address: that of the host's static record `planted` or, if `planted` is NULL, that of `name`.
+   The text at `name` may change, so it is compared with the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -20636,7 +20638,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts a token, or returns it if `adopt` is 0. */
+/* Adopts the scope of a token, or leaves that scope if `adopt` is 0. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -20966,22 +20968,24 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
-   physical device adds its statistics once, also if several of its devices are in the selector. */
+/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
+   devices. Each physical device counts once, even if the selector has several of its devices. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if it is known, because free pieces of two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
+   two pools are not one piece. The sum gets the larger of the two values, or the one that is
+   known. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
-   be too low. */
+/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
+   peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
-   list is in the order of the number at offset `key` of each item, the largest first. The search
-   begins at the end of the list, because most items are below the last one and are not inserted. */
+/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
+   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
+   first. The search begins at the end of the list, because most items are below the last one and
+   are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -20992,14 +20996,14 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which its peak may be
-   too low. */
+/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
+   may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
+/* Completes a sum over all devices: adds what could be counted on no device. See mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -21010,9 +21014,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
-   its present level, and all others become 0. The last failed requests are forgotten. No band waits
-   to rearm any more (to start its next collection). */
+/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
+   stay, a peak becomes the present level, and the others become 0. Forgets the last failed
+   requests. No band waits to rearm any more: each may start its next collection. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21192,7 +21196,7 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     return 1;
 }
 /* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
-   the frames of a stack, the list ends before it. */
+   the frames of a stack, the list ends before that stack. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -24633,7 +24637,8 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
                                                        bytes */
     uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
                                   holding among all holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
+    uint32_t count[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: how many holdings the device
+                                  has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24674,9 +24679,9 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
-   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
-   that time. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If the number is less than
+   MLI_HOLDERS, these holdings together have all live bytes of the device. There are no holdings by
+   tag if the ledger had no tag at that time, and none by site if it had no site. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
@@ -24710,17 +24715,17 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+/* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
    parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
 /* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard, a part of the map of blocks. */
+/* Forgets the holders of a device and notes new ones, after the device's peak was reset to the live
+   bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
-   has the place that reports show now. */
+/* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
+   copy is as reports show it now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 /* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
@@ -24827,8 +24832,8 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
     return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
            mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
 }
-/* Copies the lists of holdings into the memory behind a snapshot. Also sums the live bytes and
-   blocks of its devices. */
+/* Copies the lists of holdings into the memory behind a snapshot. Also adds up the live bytes and
+   blocks of all devices in the snapshot. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
     mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
@@ -24897,11 +24902,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
-   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
-   whole run, however long it becomes. It never evicts the first, the last, or one in which some
-   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
-   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It takes the one whose neighbours in the list are
+   closest to each other in time, or the oldest of several such. So the snapshots that stay are
+   spread over the whole run, however long it becomes. Some snapshots always stay: the first, the
+   last, and those in which some device, or all devices together, held most. These are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. A named snapshot goes only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24930,8 +24935,8 @@ static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot
     s->next = state->out;
     state->out = s;
 }
-/* Empties that list and returns what was in it, which the caller frees. Returns NULL while there
-   are readers. */
+/* Empties the list of evicted snapshots, and returns them for the caller to free. Returns NULL
+   while there are readers. */
 static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
     mli_snapshot *out = state->readers ? NULL : state->out;
     if (out) state->out = NULL;
@@ -25001,9 +25006,9 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* -- recorders, which save at an interval -- */
 
-/* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval. That comes after the function that
-   saves was set. */
+/* Saves if a save is due by the ledger's clock. Returns the ms to wait until the next check. The
+   acquire load of the interval pairs with the exchange that sets it. `saver` is set before the
+   interval, so this thread sees it, too. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25192,8 +25197,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* a thread that took a snapshot at the fork had put `due`
-                                         off */
+    if (mli_snapshots_in_calls(lord)) /* a thread that was taking a snapshot at the fork had set
+                                         `due` to never */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
@@ -25561,8 +25566,8 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
-   reads that follow behind the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. The function first adds 0 to the owner,
+   so that its reads come after the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
@@ -25572,12 +25577,12 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook, because their first call came
-   in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as threads that the last sweep found
-   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
-   too, because a sweep checks each record once, and at least half of them were made or claimed
-   since the last sweep. */
+/* Releases the records of threads that ended without the exit hook. Such a thread made its first
+   call so late at its end that the hook no longer ran. A call runs the sweep at its end on two
+   conditions: it took the last free record, and there are at least twice as many records as threads
+   that the last sweep found living. So there are at most twice as many records as living threads,
+   or 16. The cost is bounded, too, because a sweep checks each record once, and at least half of
+   the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -26353,7 +26358,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
 /* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
-   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   live block. The map consists of shards, and each shard is a hash table of buckets. A row has the
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
    waits for its fences. A detached block is off the map while its realloc is open, and still
    counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
@@ -26489,7 +26494,8 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie in it, one after the other, and that their sum is right. */
+/* Checks that the parts of a block lie within the block, one after the other, and that the sum of
+   their bytes is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -26504,8 +26510,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one: the facts for which its
-   entry has no room. */
+/* Checks the references of a block, and its side record if it has one. A side record has the facts
+   for which the block's entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26738,8 +26744,9 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
-   may have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a queued fence is in the list of fences of the pending block that waits for it. In a
+   forked child the block may have ended, because a thread of the parent was about to detach the
+   block's fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -35687,8 +35694,8 @@ struct mli_saving_state {
 
 /* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
    snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
-   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
-   list, so that frequent reports evict no snapshot. */
+   up to TRACE do), adds one of this moment. The added snapshot belongs to the report and not to the
+   ledger's list, so that frequent reports evict no snapshot from the list. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35868,8 +35875,8 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error gets the system's error that made it fail, or 0 if the reason was
-   another. */
+/* Saves a report. *error gets the system's error that made the saving fail, or 0 if it succeeded or
+   failed for another reason. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -35944,10 +35951,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
-   and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
-   if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request for a report that no call has served yet. */
+/* Saves a dated report and logs the result. The directory is that of memlord_save_at_exit, else
+   output_dir, else ".". `end` is 1 if the ledger or the process ends. In that case the function
+   saves only if the host asked for a report at exit, or if a request for a report was not served
+   yet. It saves only once, because the exchange of exit_format lets one caller save. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -36060,8 +36067,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before it saves the first export, which depends on whether a path is set: see
-   mli_prom_labels. */
+/* Sets the path before it saves the first export, because what an export contains depends on
+   whether a path is set: see mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -36117,8 +36124,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
-   those of the next module. Requires: the caller holds the cold lock, so that no device, which
-   would have a lock, is added meanwhile. */
+   those of the next module. Requires: the caller holds the cold lock, so that no device is added
+   meanwhile, because a device has a lock, too. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
@@ -36368,12 +36375,13 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
-   glibc itself removes the fork handlers of a closed library. This destructor runs after the
-   library's others, because 101 is the first priority that a host may use. It also runs at the end
-   of the process, where threads may go on. A thread that has no hook by then shares the orphan
-   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
-   that one of the two threads sees the other. */
+/* Deletes the exit key when the library that has MemLord is closed. Otherwise a thread that ends
+   later would run a hook that is no longer loaded. glibc itself removes the fork handlers of a
+   closed library. This destructor runs after the library's others, because 101 is the first
+   priority that a host may use. It also runs at the end of the process, where threads may go on. A
+   thread that has no hook by then shares the orphan record. The exchange and the add are seq_cst. A
+   thread that sets its hook uses the same two words, also in seq_cst order. So at least one of the
+   two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36467,8 +36475,8 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
-/* Reads a variable of the environment. The text is "" if it is not set, is too long, or the ledger
-   ignores the environment. */
+/* Reads a variable of the environment. The text is "" if the variable is not set or is too long, or
+   if the ledger ignores the environment. */
 static MLI_COLD void mli_ledger_env(const memlord_desc *desc, const char *name, char *text,
                                     size_t cap) {
     if ((desc->flags & MEMLORD_FLAG_NO_ENV) || mli_env_read(name, text, cap) <= 0) *text = 0;
@@ -36539,9 +36547,10 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
-   calls MemLord. Such a call finds the process claimed, and returns without recording. */
+   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile:
+   mli_process_start calls functions of the system (pthread_atfork, the search for a symbol) that
+   may call a malloc, and that malloc may call MemLord. Such a call finds the process claimed, and
+   returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
@@ -36585,8 +36594,8 @@ static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc 
 typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
 
 /* Makes a ledger. The caller has checked the description and later calls mli_process_start. `start`
-   is mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a
-   program that makes its ledger there need not link those services. */
+   is mli_desc_start, or NULL in memlord_global, which has no description. So a program that makes
+   its ledger there need not link the services that mli_desc_start starts. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
                                                memlord **out) {
     memlord_desc zeros;
@@ -36657,9 +36666,9 @@ MLI_API void memlord_destroy(memlord *lord) {
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
    fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
-   its own calls may come back here from within malloc. It becomes the global ledger after the
-   process is claimed, so that other threads wait, and before the process starts, so that calls from
-   within the start find the ledger. */
+   what makes it may call a malloc that calls this function. The process is claimed before, so that
+   other threads wait. The process starts after, so that calls from within mli_process_start find
+   the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36750,7 +36759,7 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   The key of a block is its address. A hooked function calls the functions of one host only. */
+   The key of a block is its address. A function calls only the host's functions of its own slot. */
 
 /* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
    not record, the ledger may rightly lack the block, so this function looks the block up. */
