@@ -9416,13 +9416,14 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
    book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
-   the thread allocated less those it freed. To publish a cell is to add to its row what its level
-   has changed; the cell may hold back a part, at most a batch. The orphan record has the cells of
+   the thread allocated less those it freed. To publish a cell is to add the change of its level to
+   the row; the cell may hold back a part of it, at most a batch. The orphan record has the cells of
    threads without a record. A dev is the number of a device, a phys a physical device, a shard a
-   part of the map, a span a scope that a thread is in. May use base/memory, books/threads,
-   books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above the true peak.
-   It is computed from published bytes, which never exceed the live bytes, or from levels that were
-   live together. Locks: the count lock, then the lock of a row. */
+   part of the map, a span a scope that a thread is in. A band check compares a device's bytes with
+   its bands (services/bands). May use base/memory, books/threads, books/spans and, to enter or
+   freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
+   published bytes, which never exceed the live bytes, or from levels that were live together.
+   Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
    it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
@@ -9430,12 +9431,12 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
-   below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
-   changed since the last one to the row's published bytes, except for a part that the cell holds
-   back, and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   below the base or above the limit (mli_cell_publish_due). A publication adds the change of the
+   level since the last one to the row's published bytes, less a part that the cell holds back. It
+   also raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
    while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
-   at least these less a share for each cell. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). */
+   at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
+   not yet published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9472,9 +9473,9 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns where a device's cell has the threshold for the next check of the device's bands. The
-   free that brings `out` above the threshold requests the check, so 0 means the next free. The
-   member is freed_here, which only the cells of sites need otherwise. */
+/* Returns a pointer to the threshold of `out` in a device's cell. The free that brings `out` above
+   the threshold requests a band check, so with 0 the next free does. The threshold is in
+   freed_here, which only the cells of sites need otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9504,17 +9505,17 @@ typedef struct mli_row {
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
-    mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
-                              a change by mli_joint_settle came after that */
+    mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
+                              the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
                               the device's row */
-    mli_cell *first;       /* the cell that published first, from the time when a second cell
-                              publishes until the first publishes again; otherwise NULL */
+    mli_cell *first;       /* the cell that published first, if a second cell has published since
+                              and the first has not; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
-    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
-                              these have not been published since */
-    struct {               /* the cells' sums at the last reset; `freed` also at a collection */
+    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset and
+                              have not published since */
+    struct {               /* the cells' sums at the last reset; a collection also sets `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -9590,8 +9591,8 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If mli_row_publish has not shown the last row, makes that row again. Requires: the caller
-   holds the cold lock. */
+   memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
+   caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
 /* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
@@ -9608,7 +9609,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets the time from which on a call that publishes a cell looks for a due snapshot; 0: never. */
+/* Sets from when on a call that publishes a cell looks whether a snapshot is due; 0: never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -9628,7 +9629,7 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
-   counts there, and counts freed_here and frees_here at the site that called free. */
+   makes another delta with freed_here and frees_here, for the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
@@ -9649,8 +9650,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. A sum b may exceed its sum a
-   while calls are in progress, because sums may then have some counts of a call and lack others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. Sums that are read while calls
+   are in progress may have some counts of a call and lack others. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
@@ -9676,8 +9677,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 /* Sets a row's peak to its live bytes, so that the earlier highs of its cells no longer count. In a
    row of a site or a tag, sets the `high` of every cell to the cell's level. In a row of a device,
    does so only for the cell of the thread t. The spans of another thread still need the `high` of
-   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen, so
-   that no thread publishes or changes a level. */
+   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
@@ -9687,7 +9687,7 @@ MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t byt
    it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
-/* Starts the totals of all rows over. Requires: t is the thread's record. */
+/* Starts the totals of all rows over. Requires: t is the record of the calling thread. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
@@ -9784,15 +9784,15 @@ MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
 /* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
-   only there, so with such a clock the time is not compared here. Without a batch every call
+   only at the end of a call, so this function does not ask such a clock. Without a batch every call
    publishes, and only one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if it has work: the published bytes have reached a bound
-   of a band, the device's holders are to be noted again, or a snapshot may be due. */
+/* Requests a check at the end of the call if there is work for it: the published bytes have reached
+   a bound of a band, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9800,8 +9800,8 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of its
-   innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
+/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of the
+   thread's innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -9831,8 +9831,8 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the live bytes have risen by a 16th. So even a device with
-   little memory must publish before its live bytes have risen by a 16th. */
+   noted when a publication finds that the live bytes have risen by a 16th. So even where the share
+   is large, a device's cell publishes before the live bytes rise by a 16th. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -9863,17 +9863,17 @@ static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
 }
 
 /* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
-   of another cell counts them in the peak, because they are live together with the published bytes
-   and the level of the cell that publishes. Requires: the caller holds the row's lock. */
+   of another cell counts these bytes in the peak, because they are live together with the published
+   bytes and the level of the cell that publishes. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
-/* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
-   then row->held has the bytes that the cell holds back, and publications of other cells count them
-   in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
-   bytes plus 1. That thread may be in a free that has already read `special`. This free must
-   publish, too, because it lowers these bytes. So the cell's next band check becomes due. */
+/* Makes the thread `of` publish its cell at its next call, after a peak reset of the device. Until
+   then row->held has the bytes that the cell holds back, and publications of other cells count
+   row->held in the peak. For mli_cell_held the limit is set below the base by twice these bytes
+   plus 1. `of` may be in a free that has already read `special`. That free lowers these bytes, so
+   it must publish, too: to make it publish, the next band check of the cell becomes due. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9952,8 +9952,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes each cell of a thread in a book that could hold back more than its share below its
-   limit. Also publishes a cell if no other cell of its row has published, because a peak reset may
+/* Publishes those cells of a thread in a book whose limit lets them hold back more than their
+   share. Also publishes a cell if no other cell of its row has published, because a peak reset may
    have asked for that. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
@@ -9983,7 +9983,7 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
 
 /* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Changes the
    level once, by the difference of the bytes in and out. So bytes that are both in and out never
-   raise it. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
+   raise the level. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
@@ -10261,7 +10261,7 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
 /* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
    calls of all threads wait meanwhile. Returns the number of the row after them. There are fewer
    devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch before
-   other calls go on. So a free comes before both changes or after both. */
+   other calls go on. So a free comes before the reset and the new epoch, or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
@@ -10833,7 +10833,7 @@ MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 /* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
    type. The bands of a new device of such a type are then checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
+/* Returns those bits of the mask `types` that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
 /* Gets the dev of a device, and makes it on first use. Returns MEMLORD_E_STATE if the device is new
@@ -10841,8 +10841,8 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
 /* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
-   type and no index, that is the first dev of the type, or the dev of index 0 if the type has none
-   yet. */
+   type but no index, gets the first dev of the type. If the type has no dev yet, gets the dev of
+   index 0. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
@@ -11055,18 +11055,21 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
    account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs, and may hold them of an account, too. The host
-   knows an account or a ticket by an id. A handle is the part of its record by which the record is
-   found under this id. May use books/names, books/devices and books/threads. Invariant: an account
-   is read and changed only under its lock, and only while it is open. Closing an account changes
-   the generation of its record, which is a part of the id. So a later call with the old id finds no
-   record. Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each
-   account has a lock of its own (MLI_RANK_ACCOUNT). */
+   limit. A ticket reserves bytes for later allocs. It may also hold as many bytes of an account:
+   these count against the limit of the account like charged bytes. The host knows an account or a
+   ticket by an id. The id leads to the record of the account or ticket. A handle is the first
+   member of the record, and tells which id the record has now. May use books/names, books/devices
+   and books/threads. Invariant: a call reads and changes an account only under the account's lock,
+   and only while the account is open. The generation of a record is a part of the id. Closing an
+   account changes the generation, so a later call with the old id finds no record. Locks: the cold
+   lock (mli_process.cold_lock) guards the list of closed accounts; each account has a lock of its
+   own (MLI_RANK_ACCOUNT). */
 
 /* The first member of the record of a ticket or an account. The id of the ticket or account has the
-   record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
-   in a list until it is opened again, under the next generation. Ledgers begin with different
-   generations, so that a ledger does not take the ticket of another ledger for its own. */
+   number of the record in the upper 32 bits, and the generation of the record in the lower 32. A
+   closed record waits in a list until it is opened again, under the next generation. Ledgers begin
+   with different generations, so that a ledger does not take the ticket of another ledger for its
+   own. */
 typedef struct mli_handle {
     mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
                                 grows at each change */
@@ -11086,8 +11089,8 @@ typedef struct mli_account_record {
 } mli_account_record;
 
 /* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. A record of the vector that was
-   never added reads as zeros, so no id matches it. */
+   acquire load pairs with the release store in mli_handle_open. The place of a record that was not
+   added yet reads as zeros, which match no id. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
 /* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
@@ -11096,9 +11099,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Takes the cold lock, and returns the first record of a list of closed records, which this lock
-   guards. If the list is empty, adds a record to it. If there is no memory for the record, drops
-   the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, which guards a list of closed records, and returns the first record of that
+   list. If the list is empty, adds a record to the list. If there is no memory for the record,
+   drops the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
@@ -11121,7 +11124,7 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 
 /* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
-   that account was closed, returns 0, and the thread stops using it. */
+   that account was closed, returns 0, and the thread stops using the account. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
 /* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
@@ -11138,8 +11141,9 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
-   These calls are recording blocks whose bytes tickets hold. Their `in_flight` bytes count twice
-   until then: as held by a ticket and as charged by the block. */
+   `in_flight` is the bytes of the blocks that these calls record and whose bytes tickets hold.
+   Until such a call ends, its bytes count twice: as held by the ticket and as charged for the
+   block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
@@ -11278,8 +11282,8 @@ static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Charges `bytes` to an account, if its charged bytes and those that tickets hold are then at most
-   `most` together. Otherwise charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
+/* Charges `bytes` to an account. If the charged bytes and the bytes that tickets hold would then
+   exceed `most` together, charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
    charges nothing, or if the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
@@ -11404,8 +11408,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork waits until no thread changes the map of blocks.
-   Another thread may still be charging an account, so a fork takes these locks, too. */
+/* Takes or drops the locks of all accounts, for a fork. A fork has stopped the map of blocks, but
+   another thread may still be charging an account. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -12266,10 +12270,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` tells the
-   site and the tag of the block that the mistake concerns: it is the word2 of an mli_entry without
-   a side record. A `word2` of 0 means that the mistake concerns no block. Requires: the caller
-   holds no lock; only the orphan lock (mli_threads_state) may be held. */
+   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` has the
+   numbers of the site and the tag of the block that the mistake concerns, as the word2 of an
+   mli_entry without a side record has them. A `word2` of 0 means that the mistake concerns no
+   block. Requires: the caller holds no lock, except perhaps the orphan lock (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12295,10 +12299,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if it is the first at that site, or the first with that result by the
-   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes. If
-   the ledger's own allocator makes the call, only returns r. `fault` says what is wrong with an
-   argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+   `site`. Logs the refusal if no call was refused at `site` before, or if the public function
+   (`refuser`, MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a
+   call that the logger makes. If the ledger's own allocator makes the call, only returns r. `fault`
+   says what is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no
+   lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -12364,8 +12369,8 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block and sets *tag to its tag, from the block's word2 in the map. Either
-   is NULL if the block has none. */
+/* Returns the site of the block with this word2, or NULL if the block has none. Sets *tag to the
+   tag of the block, or to NULL. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -12375,10 +12380,10 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake at the present site, if that needs no copy of the site. If the list has the
-   mistake under the host's pointer to the site, counts it there. If the list does not have it and
-   is full, counts it as left out. Returns 1 in both cases, and 0 if the caller has to copy the
-   site. */
+/* Tries to count a mistake at the present site without a copy of the site. If the list has the
+   mistake under the host's pointer to the site, counts it there. Otherwise, if the list is full,
+   counts the mistake as left out. Returns 1 in both cases. Returns 0 if the caller has to copy the
+   site first. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -14292,9 +14297,8 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
    Lock: the registry lock, to install the ring. Events are written and read without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
-   it alone. So two threads write to the same word only when one of them gets a sub-buffer. A reader
-   copies an event, and then checks that the event's sub-buffer was not given out again
-   meanwhile. */
+   it alone. So threads write to the same words only while they get sub-buffers. A reader copies an
+   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. It has the row of its site, or that of its stack; a row of a stack names
    the site.
@@ -14338,8 +14342,8 @@ typedef struct mli_ring {
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* What converts stamps to nanoseconds. The rate is the mean since create, so it becomes more
-   precise as the ledger grows older. */
+/* What converts stamps to nanoseconds. The rate is the mean since the ledger was created, so it
+   becomes more precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
@@ -14354,10 +14358,11 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
    mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
-   sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits. If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
-   site. If no sub-buffer is free, the event is lost and counted. */
+/* Writes an event. If every sub-buffer has a writer, counts the event as lost instead. `rows` is
+   the word2 of a map entry, or some bits of one. If `bytes` has the bit MLI_EVENT_STACK, `rows` has
+   the row of a stack instead of the row of a site. Stores each word of the event by a release. So a
+   reader that sees one of the words also sees the generation of the sub-buffer, which was stored
+   earlier. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14366,14 +14371,14 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the begin of a block. `stack` is the row of its stack, or 0 if its alloc was not
+/* Records that a block begins. `stack` is the row of its stack, or 0 if its alloc was not
    sampled. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
 /* Records the end of a block at a site. `rows` is the word2 that the block has without a side
-   record. The event has the block's tag and stream, but the row of `site` instead of that of the
-   block's site. */
+   record. The event has the block's tag and stream. It has the row of `site`, and not the row of
+   the block's site. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
@@ -14449,8 +14454,8 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that a sub-buffer still holds. Makes one addition for consecutive
-   events of one device. */
+/* Counts the events that a sub-buffer still holds as lost. Consecutive events of one device take
+   one addition together. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -14767,11 +14772,11 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
    for. A fence tells, by its function `done`, whether a device has finished its work with a block.
    A pending block was freed, and ends when its fences are done. To drop a fence is to call its
-   `drop`, after which the ledger no longer uses it. A dev is the number of a device, and a shard a
-   part of the map of blocks. May use base/memory, books/devices and books/threads. Invariant: only
-   one thread at a time, the asker of a fence, calls the fence's `done` and `drop`, and it holds no
-   lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard
-   while it holds the lock. */
+   `drop`; after that the ledger no longer uses the fence. A dev is the number of a device, and a
+   shard a part of the map of blocks. May use base/memory, books/devices and books/threads.
+   Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
+   and it holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and
+   enters no shard while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
@@ -14869,15 +14874,15 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
-   an asker, the asker drops it. The end of this public call or of a later one drops the others.
-   Does nothing if f is NULL. May be called inside a shard. */
+   an asker, the asker drops it. The end of this public call, or of a later one, drops the fences
+   without an asker. Does nothing if f is NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
 /* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
    address on the caller's stack. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Does not call
-   `done` again after `done` has answered done or failed. Requires: the caller is the asker of the
+/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Once `done`
+   has answered done or failed, does not call `done` again. Requires: the caller is the asker of the
    fence, and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 /* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
@@ -15880,9 +15885,9 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that a word2 points to, with the parts of the block (described ranges of
-   its bytes) that it has. Detaches the block's fences, and takes its bytes off the account that
-   they were charged to. If word2 points to no side record, does nothing. */
+/* Frees the side record that a word2 points to, and the parts of the block (described ranges of its
+   bytes). Detaches the block's fences, and takes the block's bytes off the account that they were
+   charged to. If word2 points to no side record, does nothing. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
 /* Returns the delta that counts a block as opened. */
@@ -15894,8 +15899,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
    because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at `site`, the site of the free, whatever the site of the block is. Requires: the
-   caller is not inside a shard. */
+/* Counts a free at `site`, the place of the call that frees the block. The site of the block does
+   not matter. Requires: the caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
@@ -15931,10 +15936,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc: one that failed with the error r, because the ledger had no memory to
-   record it, or no room for its device. If the device could not be added, counts the alloc for the
-   ledger as a whole. A later free of the storage is then expected, and does not count as an unknown
-   free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
+/* Counts an alloc as dropped if `r`, the result of the alloc, says that the ledger had no memory to
+   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
+   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
+   storage is expected, and does not count as an unknown free: see mli_drop_match. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage (one that the map does not have), and returns
@@ -15958,8 +15963,8 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was to free the storage. If the storage is not live, the call then counts
-   as an unknown free. */
+   `ends` is 1 if the call was to free the storage. Such a call counts as an unknown free if the
+   storage is not live. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
@@ -16015,15 +16020,15 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 /* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
    *gone gets the entry of the freed block, with the word2 that it would have without a side record.
    If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
-   becomes pending. *chain then gets its first fence, and the caller asks the fences after this
+   becomes pending. *chain then gets the block's first fence. The caller asks the fences after this
    call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the call stack of the block's alloc, if that was sampled. The totals of that stack
-   include the block's bytes until mli_pick_off subtracts them. */
+   *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
+   stack include the block's bytes until mli_pick_off subtracts them. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
@@ -16046,9 +16051,9 @@ MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 /* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
    counts the change. With `moves` the change counts as the end of one block and the start of
    another, else as a change of size. *rows gets the word2 that the entry would have without a side
-   record. The caller cannot read that from the side record, which another thread may free once the
-   block is on the map. If the map has no room, ends the block with its old bytes, and counts a
-   dropped alloc of the new ones. */
+   record. The caller cannot read this word2 from the side record: another thread may free the side
+   record once the block is on the map. If the map has no room, ends the block with its old bytes,
+   and counts an alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
@@ -16309,8 +16314,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds one reference to a block. If the number of references needs a side record first, adds none
-   and returns 0. */
+/* Adds one reference to a block. If the entry has no room for the new number of references and the
+   block has no side record, adds none and returns 0. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -16793,14 +16798,14 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
    share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
-   allocs, and a ticket is its id. An alloc draws on a ticket: its bytes come off the ticket once
-   the alloc is recorded, and are in flight until then. A dev is the number of a device. A row has
-   the counters of a device. Each thread counts in a cell of its own, and publishes the cell to the
-   row up to a batch of bytes late. services/room takes the samples of a phys, and opens
-   reservations, because services/room can explain why one is refused. May use books/devices,
-   books/counters and books/accounts. Invariant: a device changes from one phys to another only
-   under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two of them only
-   under the cold lock. */
+   allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
+   are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
+   of a device. A row has the counters of a device. Each thread counts in a cell of its own, and
+   publishes the cell to the row up to a batch of bytes late. services/room takes the samples of a
+   phys, and opens reservations, because services/room can explain why a reservation is refused. May
+   use books/devices, books/counters and books/accounts. Invariant: a device changes from one phys
+   to another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes
+   two of them only under the cold lock. */
 
 /* Returns the phys of a device. The acquire load pairs with the release store in
    mli_phys_assign. */
@@ -16809,8 +16814,8 @@ MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
    memlord_device_share may assign another phys, so the function looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
-/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
-   and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
+/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
+   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out);
 
@@ -16839,9 +16844,9 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
    so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
-   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys
-   has bytes of tickets, which may be for this device, or if other devices are at the device's own
-   phys. */
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
+   bytes of the old phys, because these may be for this device. Also returns it if other devices are
+   at this device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -16860,7 +16865,7 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
     mli_phys *phys;     /* the phys to which the record belongs; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
-    memlord_account account; /* an account that holds the bytes, too; 0 means none */
+    memlord_account account; /* the account where the bytes count as held; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
@@ -16889,35 +16894,36 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request (memlord_alloc_retry) that tickets cover. The tickets are the one that the
-   request names or, if it names none, those of its thread. The request opens a ticket of its own,
-   and the covered bytes move to that ticket, so that no other alloc draws them while the request
-   tries. At the end of the request the bytes that it has not used move back. */
+/* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
+   have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
+   tickets of its thread do. The request opens a ticket of its own, and the covered bytes move to
+   that ticket, so that no other alloc draws them while the request tries. At the end of the request
+   the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that these tickets hold of the request's account */
+    uint64_t held;  /* the part of `bytes` that is from tickets with the account of the request */
     uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to their tickets, if these are still
-   open. `request` is the request's own ticket. Sets cover->bytes to the number of bytes that it
-   moved. */
+/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
+   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
+   cover->bytes to the number of bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
 /* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
-    memlord_account account; /* an account that holds the bytes, too; 0 means none */
+    memlord_account account; /* the account where the bytes count as held; 0: none */
     memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
                                 of its thread may */
     mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
                                 reserves */
 } mli_reserve;
-/* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
-   thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
-   else the tickets of this thread, then cover as many of its bytes as they can. Returns
+/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
+   this thread. Otherwise it is the ticket of a request, and belongs to no context. Other tickets,
+   those that mli_cover names, then cover as many bytes of the request as they can. Returns
    MEMLORD_E_LIMIT if the bytes that no ticket covers do not fit at the phys, or if the bytes that
    the account does not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
@@ -16929,25 +16935,24 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
-   recorded. */
+/* The bytes that an alloc may draw from tickets. They are in flight while the alloc is recorded. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys; /* where the tickets are; NULL if nothing comes off tickets */
+    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the bytes come off; 0 means the tickets of the
+    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
                              thread */
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
 
-/* Marks the bytes of an alloc as in flight before the alloc is recorded, if they can come off a
-   ticket. */
+/* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
+   recorded. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
-/* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So
-   bytes that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved.
-   If `recorded` is 0, takes nothing off. In either case the bytes are no longer in flight. */
+/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
+   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
+   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
+   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -17019,12 +17024,14 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most bytes that a device can have held since the latest sample of its physical
-   device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
-   because the host's allocator may keep the freed bytes and serve later allocs from them. One bound
-   is what the device held at the sample, plus the bytes allocated since. Another is the highest
-   live bytes since, which exceed the published bytes by at most a batch for each thread. If the
-   device's pool holds more than the live bytes, the host's figure for the pool counts instead. */
+/* Sets *held to the bytes that a device holds now, and returns the bytes of the device that count
+   as used at its physical device. On a device other than the cpu the two are equal. On the cpu
+   frees do not lower the result, because the host's allocator may keep the freed bytes and serve
+   later allocs from them. There the result is the most bytes that the device can have held since
+   the latest sample. One bound is what the device held at the sample, plus the bytes allocated
+   since. Another is the highest live bytes since, which exceed the published bytes by at most a
+   batch for each thread. The lower bound counts. If the device's pool holds more than the live
+   bytes, the host's figure for the pool counts instead. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -17276,9 +17283,9 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
-   tickets. Takes no bytes off the request's own account, which holds all bytes of the request
-   already. Requires: the caller has held the phys lock since mli_cover_plan. */
+/* Subtracts the bytes that mli_cover_plan has chosen from the tickets, and from what the tickets
+   hold of their accounts. The request's own account does not change, because it holds all bytes of
+   the request already. Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -17307,9 +17314,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes of a request that no ticket covers, both at the physical device and at the
-   account. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try
-   again. */
+/* Reserves what a request lacks: at the physical device the bytes that no ticket covers, and in the
+   account the bytes that no covering ticket holds there. Returns 1 if it has reserved them, 0 if
+   they do not fit, and -1 if the caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -17488,16 +17495,16 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    shard, or has paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
-/* A function that is called for each block of a paused shard that matches a query. If it returns a
-   value other than 0, the walk ends. */
+/* A function that is called for each block that matches a query, while the block's shard is paused.
+   If it returns a value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
-                           address lies in */
+    uint64_t address;   /* if `containing` is 1, the query selects only blocks in whose bytes this
+                           address lies */
     int containing;     /* 1: `address` is used, and min_born is not */
     size_t part, parts; /* the walk visits part `part` of each shard, out of `parts`; if `parts` is
                            0, it visits all of each shard */
@@ -17508,8 +17515,7 @@ typedef struct mli_walk_query {
 /* Returns a query that selects all blocks on the devices that `sel` includes. */
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
-/* Calls fn for each block of the map that matches a query, one shard after the other: see
-   mli_shard_visit. */
+/* Calls fn for each block that matches a query, one shard after the other: see mli_shard_visit. */
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
@@ -17736,7 +17742,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block that is left in the heap behind the
+    for (n = top->count; n > 1;) { /* moves the smallest block of the heap to the place behind the
                                       heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
