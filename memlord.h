@@ -3600,7 +3600,7 @@ private:
 #error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
 #endif
 
-/* Begins to load the cache line of an address, because it is about to be written. */
+/* Begins to load the cache line of an address that is about to be written. */
 static MLI_HOT void mli_prefetch(const void *p) {
 #if defined(__GNUC__)
     __builtin_prefetch(p, 1);
@@ -3709,8 +3709,8 @@ typedef struct mli_job {
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
 /* Checks what a function requires of its caller. A comment states the same in words, after
-   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line,
-   and tests/test_requires.c breaks each once. */
+   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line.
+   tests/test_requires.c breaks each check once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -3888,8 +3888,8 @@ MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
 /* Returns 1 if no thread of the process has this number, or 0 if a thread has it or the system
-   cannot tell. Only Linux can tell. Elsewhere the number of a thread that ended without its exit
-   hook counts as in use until another thread gets it. */
+   cannot tell. Only Linux can tell. On other systems the number of a thread that ended without its
+   exit hook counts as in use until another thread gets that number. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
 /* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */
@@ -4316,10 +4316,10 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Tells the capacity of the cpu device: the memory that the machine and the cgroups of this process
-   have for it. Also tells the names of this process and of the machine, and the program's
-   arguments. May use os/system. Invariant: a doubtful number counts as unknown, because a wrong
-   number is worse than none. Locks: none. */
+/* Tells the capacity of the cpu device: how much memory the machine and the cgroups of this process
+   allow, and how much of that is in use. Also tells the names of this process and of the machine,
+   and the program's arguments. May use os/system. Invariant: a doubtful number counts as unknown,
+   because a wrong number is worse than none. Locks: none. */
 
 /* mli_cpu_sample is the capacity source of the cpu device: the function that tells how much memory
    there is and how much is in use. It returns 0 if the numbers are known. It calls no malloc and no
@@ -4335,9 +4335,9 @@ typedef struct mli_identity {
                              asked for them */
 } mli_identity;
 
-/* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
-   alone. `root` is a prefix of the paths in /proc, for tests; NULL: none. It has no effect on other
-   systems than Linux. Keeps errno. */
+/* Reads the names of this process and of the machine. If `arguments` is 1, also reads the program's
+   arguments, which only Linux tells. `root` is a prefix of the paths in /proc, for tests on Linux;
+   NULL: none. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out);
 
 #if defined(__linux__)
@@ -4488,7 +4488,8 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
 /* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
    /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
    the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
-   time. If no line names it, it belongs to version 2, whose line has no controllers. */
+   time. If no line names this controller, it belongs to version 2, whose line has no
+   controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -4781,8 +4782,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 
 /* Each system defines these functions:
      mli_module_of  Returns an address that stands for the module that an address is in, or NULL if
-                    it is in no module or that is not known. Recording calls use it while the host
-                    holds locks. So it must not wait for dlopen, which runs the host's constructors.
+                    no module is known there. Recording calls use it while the host holds locks. So
+                    it must not wait for dlopen, which runs the host's constructors.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
@@ -4805,8 +4806,9 @@ typedef struct mli_symbol_query {
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with, or NULL if
-   there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
+/* Returns the first symbol with this name in the program and in the libraries that were loaded with
+   it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
+   malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
 /* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
    between its segments it is the lowest address of the segment. `bias`, the load address, is the
@@ -4837,8 +4839,8 @@ MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 /* With glibc it waits for nothing if the module is never closed. Such a module is one that the
    program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
-   of modules, a malloc inside it must not call dlopen, because glibc then aborts. In that case the
-   result is 0. */
+   of modules, a malloc inside that dlopen must not call dlopen again, because glibc would abort. In
+   that case the result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
@@ -4988,8 +4990,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
 /* Looks for the address in the next module of the loader's list. The list begins with the
-   executable and the libraries that were loaded with it. The loader is the last of these, or among
-   them. dlopen adds modules at the end, so those up to the loader are never unloaded. */
+   executable and the libraries that were loaded with it. The loader is one of these libraries,
+   mostly the last. dlopen adds modules at the end, so the modules up to the loader are never
+   unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -5049,9 +5052,9 @@ static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns a pointer to the `size` bytes at `at`, an address in a dynamic section, or NULL if not
-   all of them are in memory. Some loaders replace the address in the file by the one in memory, and
-   some do not. Sets *end to the end of the segment that has the bytes. */
+/* Returns a pointer to `size` bytes, or NULL if not all of them are in memory. `at` is the address
+   of the bytes in a dynamic section. Some loaders replace the addresses in that section by those in
+   memory, and some do not. Sets *end to the end of the segment that has the bytes. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -5143,7 +5146,8 @@ static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symb
         search->parts[part / 8] |= (unsigned char)(1u << part % 8);
     }
 }
-/* Returns 0 if no address is from `start` to `end`, both included. Else it may return 1. */
+/* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
+   0 or, if such an address is near, 1. */
 static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
                                   uintptr_t end) {
     uintptr_t part, most;
@@ -5644,9 +5648,9 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 /* Subtracts `by` from a shared word, and stops at 0. */
 MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
-/* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
-   this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
-   these locks, it runs no function of the host except its clock. */
+/* The lock order, the innermost lock first. When a thread takes a lock, all locks that it holds
+   come later in this list. This is so in every call, in a fork, and in a thread that is ending.
+   While a thread holds one of these locks, it runs no function of the host but the clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
     MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
@@ -5657,13 +5661,15 @@ enum {
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
     MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
-    MLI_RANK_LOG,       /* guards the logger, and the number of its calls that are in progress */
+    MLI_RANK_LOG,       /* guards the logger, and the number of calls of the logger that are in
+                           progress */
     MLI_RANK_ANOMALIES, /* guards the list of the host's mistakes */
     MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the largest holders of each device at
                            its peak */
-    MLI_RANK_ACCOUNT,   /* one for each account; guards its bytes, and whether it is open */
-    MLI_RANK_PHYS,      /* one for each physical device; guards its sample, limit, tickets and
-                           bands */
+    MLI_RANK_ACCOUNT,   /* one for each account; guards the bytes of the account, and whether it is
+                           open */
+    MLI_RANK_PHYS,      /* one for each physical device; guards the sample, limit, tickets and bands
+                           of the device */
     MLI_RANK_CALLBACKS, /* guards collection callbacks, the threads that run them, and capacity
                            sources */
     MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page (memory that processes
@@ -5671,10 +5677,11 @@ enum {
     MLI_RANK_CONTEXT,   /* one for each context of a fibre; guards which thread is in the context */
     MLI_RANK_FENCES,    /* guards fences, their queues, and the list of fences to drop */
     MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard of the map, and other threads
-                           wait for it. Locks of buckets have no rank: the thread takes them while
-                           it is inside */
-    MLI_RANK_SHARD,     /* one for each shard of the map; guards its state and its table. A thread
-                           that takes several takes them by rising address */
+                           wait until it leaves. Locks of buckets have no rank: the thread takes
+                           them while it is inside */
+    MLI_RANK_SHARD,     /* one for each shard of the map; guards the state and the table of the
+                           shard. A thread that takes several of these locks takes them by rising
+                           address */
     MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
                            and tags, and the index from addresses to rows and records */
     MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
@@ -5728,9 +5735,9 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
 /* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
-   these calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first
-   MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone is not enough,
-   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+   these calls. Most calls spin. One call in MLI_SPIN_LOOKS does not spin: the first MLI_SPIN_TURNS
+   of these calls yield, and the later ones sleep for 50 us to 1 ms. Yielding alone is not enough: a
+   real-time thread that yields lets no thread of lower priority run, and a thread of lower priority
    may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
@@ -6001,10 +6008,10 @@ typedef struct mli_spare_block {
 
 /* The states of the modules. Only the module x touches its struct mli_x_state; other modules call
    functions of x. If a call reads the state on its fast path, the state lies in the ledger itself,
-   and its type is here. Otherwise its type is in the body of its module, and the ledger has a
-   pointer to the state, so that the compiler lets no other module read it. A new module with state
-   has a line in MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and
-   x.c, which embed/lives calls: see mli_life. */
+   and the type of the state is here. Otherwise that type is in the body of the module, and the
+   ledger has a pointer to the state, so that the compiler lets no other module read it. A new
+   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
+   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -6064,7 +6071,8 @@ struct mli_counters_state {
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
-                                     looks at its end whether a snapshot is due; 0: no call looks */
+                                     checks, before it returns, whether a snapshot is due; 0: no
+                                     call checks */
     mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
@@ -6130,8 +6138,8 @@ struct memlord {
     MLI_STATES(MLI_X)
 #undef MLI_X
     mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
-                              Only an interposer sets this, because it then still has to name
-                              places, which takes time */
+                              Only an interposer sets this: after the program has ended it still
+                              names places, which takes time */
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
@@ -6142,8 +6150,8 @@ typedef struct mli_life {
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a ledger that is in the list of live ledgers, and may allocate. If it returns
-       an error, the ledger is not made. */
+    /* Does the rest of the initialisation, for which the ledger must be in the list of live
+       ledgers. It may allocate memory. If it returns an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
@@ -6173,9 +6181,9 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A slot for a host's table whose functions MemLord replaces, or once replaced (hooked). Each slot
-   has functions of its own, because a hooked function has no argument that could tell its table.
-   Tables are hooked under the registry lock. */
+/* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own in
+   place of the host's. Each slot has its own functions, because such a function has no argument
+   that could tell the table. A thread that hooks a table holds the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
     memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
@@ -6209,8 +6217,8 @@ typedef struct mli_process_state {
     mli_u32 started;          /* one of MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* the ledger that the exit handler saves now, for which
-                                memlord_destroy waits; NULL: none; under the registry lock */
+    memlord *saving;         /* the ledger that the exit handler saves now; memlord_destroy waits
+                                until it is saved; NULL: none; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
@@ -6252,9 +6260,9 @@ typedef struct mli_used {
 #define MLI_USED 8
 
 /* The state of the current thread. Only the thread itself reads and writes it. Other threads may
-   compare its address, but must not follow it, because the system may free it before the last call
-   of the thread. That call then finds a new state of zeros, which fits no ledger, because no ledger
-   has the generation 0. */
+   compare the address of this state, but may not read through it, because the system may free the
+   state before the last call of the thread. That call then finds a new state of zeros. Zeros fit no
+   ledger, because no ledger has the generation 0. */
 typedef struct mli_self_state {
     uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
                             last */
@@ -6296,8 +6304,9 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
                                 alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block other than the
-                                thread's last picked one, so mli_thread.taken_key stays */
+    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block that is not the
+                                last one the thread has picked, so mli_thread.taken_key does not
+                                change */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
@@ -6342,8 +6351,8 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
 
 /* ------------------------------------------------------------------------- src/base/frames.h -- */
 
-/* Has the unwinder that follows frame pointers. It owns no state. It may use os/ and mli_self.
-   Locks: none. */
+/* Has the unwinder that follows frame pointers. It owns no state. It may use os/ and mli_self, the
+   state of the current thread. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/base/frames.c -- */
 
@@ -6833,8 +6842,8 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
    written as -.
    In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
-   any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with
-   %jd, and for NaN with %g. */
+   any signed number. In JSON null is written for a NULL text, for UINT64_MAX with %ju, for
+   INT64_MIN with %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -7315,8 +7324,8 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
    the last one. Regions are small, because a small region becomes free as a whole sooner than a
    large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size. All tables of a ledger's map grow at about the same
-   time, and the larger tables need the room of the smaller ones. */
+   merges with free neighbours of any size, because all tables of a ledger's map grow at about the
+   same time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
@@ -7366,9 +7375,9 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 
 /* -- the operating system's allocator --
    It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB share extents of 4 MiB; the tables of
-   the map have this size. In a mapping of its own each table would lie on small pages, and every
-   call of a large ledger would miss the TLB. An extent requests huge pages once more than a quarter
-   of it is in use. */
+   the map have this size. If each table had a mapping of its own, it would lie on small pages, and
+   every call on a large ledger would miss the TLB. An extent requests huge pages once more than a
+   quarter of it is in use. */
 
 #if defined(MADV_HUGEPAGE)
 
@@ -17894,14 +17903,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 
 /* A block is pending while its side record has a serial. When the last fence of a block is done,
    the block ends, and its end calls mli_call_end like any call. The slow function behind
-   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
-   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
-   then asks no queue. A thread that runs a function of a fence asks no other fence
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and these fences may end further
+   blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for
+   `asks`, and then asks no queue. A thread that runs a function of a fence asks no other fence
    (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
-   that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` has for that
+   device, except MLI_ALERT_EVENTS, because the call has recorded its events already. May ask fences
+   only if `asks` is 1. If the system has no barrier for all threads, a thread always takes the slow
    function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
@@ -17934,8 +17943,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
-   device type. If `asks` is 1, first asks fences of one queue of that type. */
+/* Calls the `drop` of each fence in the list to_drop, at the end of a call on a device type. If
+   `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
 /* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, the
@@ -18036,7 +18045,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* if a block still has the fence, the end of the block frees it */
+    f->asker = NULL; /* if a block still has the fence, the end of the block frees the fence */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -18097,10 +18106,10 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue a
-   fence that nobody has asked yet comes first, because its `done` may record an event of the device
-   when it is first called. Then comes the first fence of the queue, unless this poll, `round`, has
-   asked it. */
+/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue the
+   fences that no thread has asked yet come first, because the first call of a `done` may record an
+   event of the device. Then comes the first fence of the queue, unless this poll (`round` is its
+   number) has asked that fence already. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -18137,8 +18146,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Sets p->due and p->late to the number of the call and to the time from which a queue may be
-   due next. */
+   due. Also sets p->due and p->late: a queue may be due again from the call with the number p->due
+   on, and from the time p->late on. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -18162,7 +18171,7 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 /* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
    Most calls only count themselves. A call looks for a queue when the count has reached p->due.
    Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the fences lock, does nothing, so that no call waits for a call that asks. */
+   the fences lock, does nothing, so that no call waits while another call asks fences. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -18197,8 +18206,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
 }
 
 /* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over from the source. The caller does this first, so that all memory is taken
-   before anything changes. */
+   destination takes over from the source. The caller calls this function first, so that all memory
+   is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -18321,7 +18330,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
 
 /* Checks the options of an alloc on a device. Keeps a copy of the tag's name; if there is no memory
    for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on that
-   device; *out then has 0 in its place. */
+   device; *out then has a ticket or an account of 0. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -18530,8 +18539,9 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
 }
 /* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
    comes off the bytes of the device that have no tag. Two calls may together leave the tags with
-   more bytes than the device. At least one of the two calls notices this excess, because each
-   changes `arena` or `arena_tagged` before it reads both, and all these accesses are seq_cst. */
+   more bytes than the device. Each call changes `arena`, or both `arena` and `arena_tagged`, before
+   it compares the two. All these accesses are seq_cst. So at least one of the two calls notices the
+   excess. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -18595,9 +18605,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances, and counts the change on the device, on the tag and at the site. The change
-   counts as no alloc and no free. The site counts added bytes both as allocated and as freed,
-   because no later call can know at which site a byte was added. */
+/* Changes the balances, and counts the change on the device, on the tag and at the site. It counts
+   no alloc and no free. The site counts added bytes as allocated and at once as freed, because no
+   later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -18632,8 +18642,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
 }
 
 /* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
-   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as
-   for an alloc. An arena has no storage, so the check gets 1, which is a valid storage. */
+   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
+   alloc does. That check also needs a valid storage. An arena has none, so the check gets the
+   number 1. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
@@ -18686,20 +18697,21 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 /* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast.
    Has what only these functions need: realloc tokens, n blocks in one call, deferred frees. A block
-   is an entry of the map; its device type and its storage, the key, find it. A token holds the
-   entry of a block from the begin of a realloc or a free to its end; the block is off the map
-   meanwhile. A fence is a function of the host that tells when a device has finished with a block.
-   A freed block with fences is pending: it ends when its fences are done. Owns no state. May use
-   the books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
-   anything. Locks: none is held at the return. */
+   is an entry of the map. A call finds it by its device type and its storage, which is the key.
+   From the begin of a realloc or a free to the end, a token holds the entry of the block, and the
+   block is off the map. A fence is a function of the host that tells when a device has finished
+   with a block. A freed block with fences is pending: it ends when its fences are done. Owns no
+   state. May use the books, calls/record and calls/deferred. Invariant: a call checks everything
+   before it changes anything. Locks: none is held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* values of memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros: ending it is an error */
+    MLI_TOKEN_USED,   /* the token was used, or is all zeros; a call that ends it returns an
+                         error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
+    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
     MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
                          given it fences */
     MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
@@ -18725,7 +18737,7 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
    word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
    word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
    logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
-   with both storages. The event of the free then has no site of its own. */
+   with both storages. In that case the event of the free has no site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -18859,16 +18871,16 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
 
 /* What a call with n blocks prepares for each block before it records any block, so that it cannot
    run out of memory halfway. If `did` is MLI_DID_OPEN, the call has put a placeholder of 0 bytes
-   under the block's key. If it is MLI_DID_VIEW, the key was live, and memlord_track_n has added a
-   reference to its block. Otherwise the call has prepared nothing, because the new block will
-   replace a block with the same key. */
+   under the block's key. If `did` is MLI_DID_VIEW, the map had a block with this key, and
+   memlord_track_n has added a reference to that block. Otherwise the call has prepared nothing,
+   because the new block will replace a block with the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
 } mli_hold;
 
 /* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
-   the number of blocks for which this was done. */
+   the number of blocks that were prepared. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -18935,9 +18947,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory. It needs
-   memory if it is charged to an account, or if another thread has ended the old block since
-   mli_hold_n. If there is no memory then, the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces an old block may still need memory: if the
+   new block is charged to an account, or if another thread has ended the old block since
+   mli_hold_n. If there is no memory, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -18969,7 +18981,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
 
 /* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
    expects one free that finds no block. But if the map has a live block under the same key, the
-   next free finds that block, so the function cancels the expected free. */
+   next free of that key finds this block. In that case the function cancels the expected free. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -19017,10 +19029,10 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If there
-   are such fences, or if the move has a fence, the source stays pending until all these fences are
-   done, and *chain gets the fences that the caller has to ask. A block that moves to its own
-   storage on a device of the same type is replaced. */
+/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. The
+   source stays pending until these fences, and the fence of the move, are done. If there is any
+   fence, *chain gets the fences that the caller has to ask. If a block moves to its own storage on
+   a device of the same type, the new block replaces it. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -19376,8 +19388,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
-   device that the copy goes to. */
+/* Counts a copy on the device that the copy goes to, and on the route. A route has the counts of
+   copies from one device to another. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19479,9 +19491,9 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path. So a thread's first call on a ledger goes there, and so does a call that
-        follows a call on another ledger. The record, an mli_thread, has a mask `special`: what the
-        thread's calls have to do besides. In the usual case it is 0.
+        the general path. So a thread's first call on a ledger takes the general path, and so does a
+        call that follows a call on another ledger. The record, an mli_thread, has a mask `special`:
+        what the thread's calls have to do besides. In the usual case this mask is 0.
      2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
@@ -19489,25 +19501,26 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
         thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
         first call of another thread makes the shard shared for good: then every call locks the
         buckets that it uses.
-     3. Look at the home bucket, which the hash of the address chooses. The bucket's header has a
-        print of each entry, a byte of the hash, and a call compares all prints at once. An alloc
-        finds a vacant slot, a free finds the entry. mli_home_room and mli_home_find prepare the
-        header that the call is to store, with the print of the slot set or cleared.
+     3. Look at the home bucket, which the hash of the address chooses. A bucket has slots, each for
+        one entry. The bucket's header has a print of each entry, which is a byte of the hash. A
+        call compares all prints at once. An alloc finds a vacant slot, a free finds the entry.
+        mli_home_room and mli_home_find prepare the header that the call is to store, with the print
+        of the slot set or cleared.
      4. Find the device's number, its dev, and the thread's mli_cell for it: the thread's part of
         the device's counters. Only this thread counts in the cell. A free compares the dev with the
         one in the entry.
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. Only the peak and the bands need more work, and then the result of the count is
-        negative. The level of a cell is the bytes that the thread allocated, less those that it
-        freed. If an alloc raises the level above the cell's limit, or a free takes it below the
-        published part, mli_cell_publish_due has to publish the cell. After a free, a check of the
-        device's bands may be due.
+        at once. If the peak or a band needs more work, the result of the count is negative. The
+        level of a cell is the bytes that the thread allocated, less those that it freed. If an
+        alloc raises the level above the cell's limit, or a free takes it below the published part,
+        mli_cell_publish_due has to publish the cell. After a free, a check of the device's bands
+        may be due.
      7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
-        mli_free_finish does this, after it has published the cells that are due. This function also
-        runs if `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work
-        for the end of a call, such as events, fences, bands, waiters, or a report.
+        mli_free_finish leaves the shard, after it has published the cells that are due. These
+        functions also run if `alert` has a bit that concerns the device. `alert` is the ledger's
+        mask of the work for the end of a call, such as events, fences, bands, waiters, or a report.
 
    The stores of the usual case, in their order:
      alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
@@ -19549,10 +19562,10 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
    a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
-   calls with sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no
-   frame of memlord_alloc on the stack. At -O1 the address stays unknown, so a stack that cannot be
-   unwound has no frame at all. Code for s390x always makes the note, because such a call is never a
-   jump there: the fifth argument lies in a register that the callee preserves. */
+   calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
+   and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
+   cannot be unwound has no frame at all. Code for s390x always makes the note, because there
+   memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -19690,10 +19703,10 @@ typedef struct mli_block_rows {
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
-   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
-   sampled. */
+/* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
+   cells for the rows. The bits in the thread's mask `special` say which of them the block has.
+   Looks only in the thread's record and in the cache of that record. Returns 0 if something is not
+   found there, or if the stack of this alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -20193,9 +20206,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
-                                                 each ended span changed the thread's level;
-                                                 signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the bytes by which all ended
+                                                 spans together changed the thread's level; a signed
+                                                 number */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -20218,10 +20231,10 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
-   the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
+   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: counts the invocations that a context is in as running. */
+/* In a forked child: counts as running each invocation that a context is in. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -20306,9 +20319,10 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
-   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
-   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span. Adds to the thread scope `s`, unless it is NULL, by how many bytes
+   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
+   is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
+   levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20422,9 +20436,10 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
-   record, which all threads without a record of their own share. */
+/* Gets the span for a scope that begins inside the innermost open one. Makes the span on first use.
+   Returns E_STATE if the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM if
+   there is no memory, and for the orphan record, which all threads without a record of their own
+   share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20440,9 +20455,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
-   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
-   these scopes when the cell reached the old high. */
+/* Sets a cell's high to the cell's level. Before that, the old high raises the device's peak and
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread entered these
+   scopes after the cell reached the old high. Their peaks then stay. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20455,8 +20470,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 
 /* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
    span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
-   invocation. The high of each cell starts again at its level, so that it measures the peak of this
-   span. The span around it keeps the old high. */
+   invocation. The high of each cell is set to the cell's level, so that from now on it measures the
+   peak of this span. The old high goes into the peaks of the next outer span. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20493,9 +20508,9 @@ static void mli_span_pop(mli_current *now) {
 }
 
 /* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
-   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
-   scope of `t`, the invocation counts as lost. */
+   the thread scope of the calling thread `t`. `at` is `t` if the context is in this thread, and
+   NULL if it is in none. A scope that began on another thread may need a new thread scope of `t`.
+   If there is no memory for that, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20609,10 +20624,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. If `guard` is not NULL, it gets the number of open scopes, which the end of the
-   guard restores. The cache of the thread has the scope under the address of the host's static
-   record `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared
-   with the name of the scope that is found. */
+/* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
+   end of the guard later ends all scopes above that number. The thread's cache has the scope under
+   an address: that of the host's static record `planted` or, if `planted` is NULL, that of `name`.
+   The text at `name` may change, so it is compared with the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -20679,7 +20694,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts a token, or returns it if `adopt` is 0. */
+/* Adopts the scope of a token, or leaves that scope if `adopt` is 0. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -21009,22 +21024,24 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
-   physical device adds its statistics once, also if several of its devices are in the selector. */
+/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
+   devices. Each physical device counts once, even if the selector has several of its devices. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if it is known, because free pieces of two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
+   two pools are not one piece. The sum gets the larger of the two values, or the one that is
+   known. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
-   be too low. */
+/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
+   peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
-   list is in the order of the number at offset `key` of each item, the largest first. The search
-   begins at the end of the list, because most items are below the last one and are not inserted. */
+/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
+   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
+   first. The search begins at the end of the list, because most items are below the last one and
+   are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -21035,14 +21052,14 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which its peak may be
-   too low. */
+/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
+   may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
+/* Completes a sum over all devices: adds what could be counted on no device. See mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -21053,9 +21070,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
-   its present level, and all others become 0. The last failed requests are forgotten. No band waits
-   to rearm any more (to start its next collection). */
+/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
+   stay, a peak becomes the present level, and the others become 0. Forgets the last failed
+   requests. No band waits to rearm any more: each may start its next collection. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21235,7 +21252,7 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     return 1;
 }
 /* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
-   the frames of a stack, the list ends before it. */
+   the frames of a stack, the list ends before that stack. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -24676,7 +24693,8 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
                                                        bytes */
     uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
                                   holding among all holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
+    uint32_t count[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: how many holdings the device
+                                  has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24717,9 +24735,9 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
-   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
-   that time. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If the number is less than
+   MLI_HOLDERS, these holdings together have all live bytes of the device. There are no holdings by
+   tag if the ledger had no tag at that time, and none by site if it had no site. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
@@ -24753,17 +24771,17 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+/* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
    parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
 /* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard, a part of the map of blocks. */
+/* Forgets the holders of a device and notes new ones, after the device's peak was reset to the live
+   bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
-   has the place that reports show now. */
+/* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
+   copy is as reports show it now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 /* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
@@ -24870,8 +24888,8 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
     return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
            mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
 }
-/* Copies the lists of holdings into the memory behind a snapshot. Also sums the live bytes and
-   blocks of its devices. */
+/* Copies the lists of holdings into the memory behind a snapshot. Also adds up the live bytes and
+   blocks of all devices in the snapshot. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
     mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
@@ -24940,11 +24958,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
-   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
-   whole run, however long it becomes. It never evicts the first, the last, or one in which some
-   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
-   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It takes the one whose neighbours in the list are
+   closest to each other in time, or the oldest of several such. So the snapshots that stay are
+   spread over the whole run, however long it becomes. Some snapshots always stay: the first, the
+   last, and those in which some device, or all devices together, held most. These are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. A named snapshot goes only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24973,8 +24991,8 @@ static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot
     s->next = state->out;
     state->out = s;
 }
-/* Empties that list and returns what was in it, which the caller frees. Returns NULL while there
-   are readers. */
+/* Empties the list of evicted snapshots, and returns them for the caller to free. Returns NULL
+   while there are readers. */
 static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
     mli_snapshot *out = state->readers ? NULL : state->out;
     if (out) state->out = NULL;
@@ -25044,9 +25062,9 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* -- recorders, which save at an interval -- */
 
-/* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval. That comes after the function that
-   saves was set. */
+/* Saves if a save is due by the ledger's clock. Returns the ms to wait until the next check. The
+   acquire load of the interval pairs with the exchange that sets it. `saver` is set before the
+   interval, so this thread sees it, too. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25235,8 +25253,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* a thread that took a snapshot at the fork had put `due`
-                                         off */
+    if (mli_snapshots_in_calls(lord)) /* a thread that was taking a snapshot at the fork had set
+                                         `due` to never */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
@@ -25604,8 +25622,8 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
-   reads that follow behind the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. The function first adds 0 to the owner,
+   so that its reads come after the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
@@ -25615,12 +25633,12 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook, because their first call came
-   in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as threads that the last sweep found
-   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
-   too, because a sweep checks each record once, and at least half of them were made or claimed
-   since the last sweep. */
+/* Releases the records of threads that ended without the exit hook. Such a thread made its first
+   call so late at its end that the hook no longer ran. A call runs the sweep at its end on two
+   conditions: it took the last free record, and there are at least twice as many records as threads
+   that the last sweep found living. So there are at most twice as many records as living threads,
+   or 16. The cost is bounded, too, because a sweep checks each record once, and at least half of
+   the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -26396,7 +26414,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
 /* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
-   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   live block. The map consists of shards, and each shard is a hash table of buckets. A row has the
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
    waits for its fences. A detached block is off the map while its realloc is open, and still
    counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
@@ -26532,7 +26550,8 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie in it, one after the other, and that their sum is right. */
+/* Checks that the parts of a block lie within the block, one after the other, and that the sum of
+   their bytes is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -26547,8 +26566,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one: the facts for which its
-   entry has no room. */
+/* Checks the references of a block, and its side record if it has one. A side record has the facts
+   for which the block's entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26781,8 +26800,9 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
-   may have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a queued fence is in the list of fences of the pending block that waits for it. In a
+   forked child the block may have ended, because a thread of the parent was about to detach the
+   block's fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -35730,8 +35750,8 @@ struct mli_saving_state {
 
 /* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
    snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
-   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
-   list, so that frequent reports evict no snapshot. */
+   up to TRACE do), adds one of this moment. The added snapshot belongs to the report and not to the
+   ledger's list, so that frequent reports evict no snapshot from the list. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35911,8 +35931,8 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error gets the system's error that made it fail, or 0 if the reason was
-   another. */
+/* Saves a report. *error gets the system's error that made the saving fail, or 0 if it succeeded or
+   failed for another reason. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -35987,10 +36007,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
-   and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
-   if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request for a report that no call has served yet. */
+/* Saves a dated report and logs the result. The directory is that of memlord_save_at_exit, else
+   output_dir, else ".". `end` is 1 if the ledger or the process ends. In that case the function
+   saves only if the host asked for a report at exit, or if a request for a report was not served
+   yet. It saves only once, because the exchange of exit_format lets one caller save. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -36103,8 +36123,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before it saves the first export, which depends on whether a path is set: see
-   mli_prom_labels. */
+/* Sets the path before it saves the first export, because what an export contains depends on
+   whether a path is set: see mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -36160,8 +36180,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
-   those of the next module. Requires: the caller holds the cold lock, so that no device, which
-   would have a lock, is added meanwhile. */
+   those of the next module. Requires: the caller holds the cold lock, so that no device is added
+   meanwhile, because a device has a lock, too. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
@@ -36411,12 +36431,13 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
-   glibc itself removes the fork handlers of a closed library. This destructor runs after the
-   library's others, because 101 is the first priority that a host may use. It also runs at the end
-   of the process, where threads may go on. A thread that has no hook by then shares the orphan
-   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
-   that one of the two threads sees the other. */
+/* Deletes the exit key when the library that has MemLord is closed. Otherwise a thread that ends
+   later would run a hook that is no longer loaded. glibc itself removes the fork handlers of a
+   closed library. This destructor runs after the library's others, because 101 is the first
+   priority that a host may use. It also runs at the end of the process, where threads may go on. A
+   thread that has no hook by then shares the orphan record. The exchange and the add are seq_cst. A
+   thread that sets its hook uses the same two words, also in seq_cst order. So at least one of the
+   two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36510,8 +36531,8 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
-/* Reads a variable of the environment. The text is "" if it is not set, is too long, or the ledger
-   ignores the environment. */
+/* Reads a variable of the environment. The text is "" if the variable is not set or is too long, or
+   if the ledger ignores the environment. */
 static MLI_COLD void mli_ledger_env(const memlord_desc *desc, const char *name, char *text,
                                     size_t cap) {
     if ((desc->flags & MEMLORD_FLAG_NO_ENV) || mli_env_read(name, text, cap) <= 0) *text = 0;
@@ -36582,9 +36603,10 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
-   calls MemLord. Such a call finds the process claimed, and returns without recording. */
+   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile:
+   mli_process_start calls functions of the system (pthread_atfork, the search for a symbol) that
+   may call a malloc, and that malloc may call MemLord. Such a call finds the process claimed, and
+   returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
@@ -36628,8 +36650,8 @@ static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc 
 typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
 
 /* Makes a ledger. The caller has checked the description and later calls mli_process_start. `start`
-   is mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a
-   program that makes its ledger there need not link those services. */
+   is mli_desc_start, or NULL in memlord_global, which has no description. So a program that makes
+   its ledger there need not link the services that mli_desc_start starts. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
                                                memlord **out) {
     memlord_desc zeros;
@@ -36700,9 +36722,9 @@ MLI_API void memlord_destroy(memlord *lord) {
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
    fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
-   its own calls may come back here from within malloc. It becomes the global ledger after the
-   process is claimed, so that other threads wait, and before the process starts, so that calls from
-   within the start find the ledger. */
+   what makes it may call a malloc that calls this function. The process is claimed before, so that
+   other threads wait. The process starts after, so that calls from within mli_process_start find
+   the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36793,7 +36815,7 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   The key of a block is its address. A hooked function calls the functions of one host only. */
+   The key of a block is its address. A function calls only the host's functions of its own slot. */
 
 /* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
    not record, the ledger may rightly lack the block, so this function looks the block up. */
