@@ -313,8 +313,8 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
    written as -.
    In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
-   any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with
-   %jd, and for NaN with %g. */
+   any signed number. In JSON null is written for a NULL text, for UINT64_MAX with %ju, for
+   INT64_MIN with %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 

@@ -41,8 +41,8 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that a sub-buffer still holds. Makes one addition for consecutive
-   events of one device. */
+/* Counts the events that a sub-buffer still holds as lost. Consecutive events of one device take
+   one addition together. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {

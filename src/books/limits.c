@@ -68,12 +68,14 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most bytes that a device can have held since the latest sample of its physical
-   device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
-   because the host's allocator may keep the freed bytes and serve later allocs from them. One bound
-   is what the device held at the sample, plus the bytes allocated since. Another is the highest
-   live bytes since, which exceed the published bytes by at most a batch for each thread. If the
-   device's pool holds more than the live bytes, the host's figure for the pool counts instead. */
+/* Sets *held to the bytes that a device holds now, and returns the bytes of the device that count
+   as used at its physical device. On a device other than the cpu the two are equal. On the cpu
+   frees do not lower the result, because the host's allocator may keep the freed bytes and serve
+   later allocs from them. There the result is the most bytes that the device can have held since
+   the latest sample. One bound is what the device held at the sample, plus the bytes allocated
+   since. Another is the highest live bytes since, which exceed the published bytes by at most a
+   batch for each thread. The lower bound counts. If the device's pool holds more than the live
+   bytes, the host's figure for the pool counts instead. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -326,9 +328,9 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
-   tickets. Takes no bytes off the request's own account, which holds all bytes of the request
-   already. Requires: the caller has held the phys lock since mli_cover_plan. */
+/* Subtracts the bytes that mli_cover_plan has chosen from the tickets, and from what the tickets
+   hold of their accounts. The request's own account does not change, because it holds all bytes of
+   the request already. Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -357,9 +359,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes of a request that no ticket covers, both at the physical device and at the
-   account. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try
-   again. */
+/* Reserves what a request lacks: at the physical device the bytes that no ticket covers, and in the
+   account the bytes that no covering ticket holds there. Returns 1 if it has reserved them, 0 if
+   they do not fit, and -1 if the caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);

@@ -1,11 +1,11 @@
 /* Does the work that is due at the end of a call and at a safe point, which is a moment at which
    code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
    due. A band check compares a device with the thresholds of its bands, and runs the host's
-   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
-   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
-   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
-   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
-   while host code runs. */
+   callbacks if a threshold is reached. A fence is something of the host that a freed block waits
+   for. A poller is a thread that samples a physical device. Owns the list of the threads that wait
+   for frees. May use books/, calls/deferred and services/. It reaches services/pollers by a pointer
+   of the ledger, because services/pollers includes this module. Locks: callbacks, for the list;
+   none while host code runs. */
 #ifndef MLI_SERVICES_CALL_END_H
 #define MLI_SERVICES_CALL_END_H
 #include "api/api.h"

@@ -1,9 +1,9 @@
 /* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
    slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
-   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
-   thread that waits for requests. May use services/pages, services/room and calls/deferred.
-   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
-   neighbours. */
+   them. To wake another ledger, it rings the bell of the other ledger's slot. Also owns the
+   listener, the thread that waits for requests. May use services/pages, services/room and
+   calls/deferred. Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the
+   module out. Lock: neighbours. */
 #ifndef MLI_SERVICES_NEIGHBOURS_H
 #define MLI_SERVICES_NEIGHBOURS_H
 #include "api/api.h"

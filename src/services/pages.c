@@ -208,7 +208,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* A reader of its own, because another thread may be using the one in services/room. */
+    /* This reader is used only here, because another thread may be using that of services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;

@@ -48,7 +48,7 @@ typedef struct mli_page_slot {
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
     uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
-                         whoever reads the number also sees these */
+                         whoever reads the number also sees what `devices` has */
     uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -58,7 +58,7 @@ typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
         mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
-                            answer to it; the ledger waits for it as for a futex */
+                            answer to it; the ledger waits until the counter changes (a futex) */
         mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
                             while); only the slot's owner writes it */
         uint32_t unused[14];
