@@ -963,15 +963,15 @@ typedef struct memlord_realloc_token {
 /* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
    counting its bytes. Call it before the real realloc, because another thread may own the old
    address once the real realloc returns. Every begin needs one end.
-   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
-           same, and memlord_realloc_end then begins the new storage. */
+   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts the call. The token is valid
+           all the same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Ends a realloc: records what the real one did. new_storage 0 says that the real one failed; then
-   the old storage comes back as it was. Requires: the token itself, not a copy of it.
+/* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
+   failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
    Errors: E_STATE if the token was used already, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
@@ -1029,8 +1029,8 @@ typedef struct memlord_fence {
    of the destination's device counts the move, and reports count moves per pair of devices. If
    `fence` is not NULL, or the source has recorded uses (memlord_block_use), the source is pending
    until the fence and the uses are done, as after memlord_free_deferred.
-   Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
-           no `done`. */
+   Errors: E_UNKNOWN if the source is not live; unknown_frees counts the call. E_INVALID if the
+           fence has no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
@@ -1060,8 +1060,8 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
                                           uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Drops a reference. The last one ends the storage. Storage 0 does nothing.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. */
+/* Drops a reference. If it was the last reference, the storage ends. Storage 0 does nothing.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1854,8 +1854,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
-   result is -1. */
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. *short_by is 0 if
+   the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -1900,13 +1900,13 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 /* Ends a ticket, and gives back the bytes that no alloc has taken. Any thread may call it. Call it
    for a request that failed, too.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread, for example from a thread that accepts requests to one that serves
    them. A thread may adopt a ticket that it has.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
@@ -1966,8 +1966,8 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
 
 /* -- one alloc: site, tag, ticket, account and stream in one call -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
-   the thread has. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL the
+   alloc takes what its thread has set, except for the site. */
 typedef struct memlord_alloc_opts {
     const memlord_site *site; /* site of the alloc; NULL: none */
     const char *tag;          /* tag of the alloc, which is copied; "": no tag; NULL: the thread's
@@ -2013,8 +2013,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
-                                 them */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; each free raises
+                                 their number */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -2081,7 +2081,7 @@ typedef struct memlord_gc_event {
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
     uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
-                                         ledger; this one and failed ones count */
+                                         ledger, with this one and the failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
@@ -2149,7 +2149,8 @@ typedef struct memlord_retry {
     uint32_t max_retries;         /* most attempts after the first */
     uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
                                      than initial_ms */
-    double multiplier;            /* each pause is so many times the one before; at least 1 */
+    double multiplier;            /* each pause is this many times as long as the one before; at
+                                     least 1 */
     void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
                                                   and wakes when enough is freed */
     void *user;
@@ -2280,11 +2281,11 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    After an error the ledger works alone, as before.
    The call starts a thread, the listener. The listener sleeps until a neighbour raises pressure, at
    most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
-   processes that are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel
-   tells of stalls for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR
-   and `needed` 0. A forked child joins again by the name at its first call; if it cannot, it works
-   alone. If the file of a page is removed, the ledger joins again by its name, within the interval
-   of pollers, and logs a warning.
+   processes that are gone. Without threads memlord_gc_poll does the work of the listener. Where the
+   Linux kernel tells of stalls for memory (PSI), a stall runs the cpu's callbacks with
+   MEMLORD_REASON_NEIGHBOUR and `needed` 0. A forked child joins again by the name at its first
+   call; if it cannot, it works alone. If the file of a page is removed, the ledger joins again by
+   its name, within the interval of pollers, and logs a warning.
    Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
    Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
            refused; E_LIMIT if 64 ledgers are on the page; E_IO if the file cannot be opened or
@@ -2333,9 +2334,10 @@ MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
            memlord_scope_return). memlord_anomalies_each lists such a call. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
-   on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps one copy of each
-   text, until destroy. These texts and the names of checkpoints get half of MEMLORD_MAX_STRINGS.
+/* Sets the text that reports show with this invocation of the innermost scope: the shapes that the
+   invocation works on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps
+   one copy of each text, until destroy. These texts and the names of checkpoints get half of
+   MEMLORD_MAX_STRINGS.
    Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
@@ -2416,12 +2418,12 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
        memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
    To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
-   two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
-   inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
-   end only what the same context began, on whichever thread the context runs. Scopes measure what
-   their context did. The timeline (TRACE) shows a scope on each thread that its context ran on, for
-   the time that it ran there. examples/embed/jobs.c is a job system that swaps contexts in this
-   way. */
+   two swaps of a fibre the memlord_context of the fibre holds the context that the thread was in
+   before, so a fibre may run inside another. memlord_tag_end, memlord_scope_end,
+   memlord_scope_return and the end of a guard end only what the same context began, on whichever
+   thread the context runs. Scopes measure what their context did. The timeline (TRACE) shows a
+   scope on each thread that its context ran on, for the time that it ran there.
+   examples/embed/jobs.c is a job system that swaps contexts in this way. */
 typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
@@ -4810,9 +4812,9 @@ typedef struct mli_symbol_query {
    it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
    malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
-   between its segments it is the lowest address of the segment. `bias`, the load address, is the
-   same for all segments. It is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
+   between its segments, `start` is the lowest address of the segment that has the address. `bias`,
+   the load address, is the same for all segments. `bias` is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -5147,7 +5149,7 @@ static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symb
     }
 }
 /* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
-   0 or, if such an address is near, 1. */
+   0, except that it may return 1 if such an address is near. */
 static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
                                   uintptr_t end) {
     uintptr_t part, most;
@@ -5941,8 +5943,8 @@ typedef struct mli_shard {
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
-                               restores */
+    uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
+                               this state */
 } mli_shard;
 
 /* A thread that the ledger starts. */
@@ -6170,8 +6172,7 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the ns from the making of the ledger until now or, if the program has ended, until
-   then. */
+/* Returns the age of the ledger in ns or, if the program has ended, its age at that end. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -6275,7 +6276,8 @@ typedef struct mli_self_state {
     uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
                                 when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
+    uint32_t in_host_alloc;  /* how many calls of a ledger's allocator the thread is in, one inside
+                                another */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
@@ -6440,7 +6442,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns the text with a number, counted from 0, in a sequence of texts that each end with a 0. */
+/* Returns one text of a sequence, by its number. The first text has the number 0. Each text ends
+   with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
@@ -6469,7 +6472,7 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
    algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
-/* Writes the time of day of a moment in seconds since 1970, as 08:05:00. */
+/* Writes the time of day, as 08:05:00. The moment is given in seconds since 1970. */
 MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
@@ -6773,8 +6776,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest,
-   because the end of a path tells most. */
+/* If a path has more than o->name_max bytes, writes "..." for its beginning. Returns the part of
+   the path that is to be written: its end, which tells most. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -7289,10 +7292,10 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
    functions that may call a malloc which the host has hooked. In between the thread is busy:
    mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
-   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
-   record of their own. A thread drops this lock while it is busy, because the allocator may wait
-   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
-   rely on state in the orphan record across an allocation. */
+   A thread without a record of its own uses the orphan record, and holds the orphan lock meanwhile.
+   It drops this lock while it is busy. Otherwise two threads could wait for each other: the
+   allocator for a lock of the host, and the thread that holds the host's lock for the orphan lock.
+   So no call may rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -17978,8 +17981,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
-                                               the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
+                                               destination keeps the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -18159,9 +18162,9 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
 /* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
-   Most calls only count themselves. A call looks for a queue when the count has reached p->due.
-   Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the fences lock, does nothing, so that no call waits while another call asks fences. */
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due. One
+   call in MLI_REST_LOOK also looks if the time p->late has come. If another thread has the fences
+   lock, does nothing, so that no call waits while another call asks fences. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -18704,11 +18707,12 @@ enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
     MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
                          given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
+                             token */
 };
 
-/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
-   still counted. */
+/* Stores the sampled stack of a block in the block's token. The block is detached: it is off the
+   map, but still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -19894,8 +19898,8 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
-   shard; if the shard is shared, the thread has locked the home bucket. */
+   enough. They probe the buckets after the home bucket, and leave the shard. Require: the thread is
+   inside the shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
