@@ -7886,8 +7886,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
    of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
    end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
-   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
-   helper waits for the end of another helper. */
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread starts or stops
+   it meanwhile. No helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -7911,9 +7911,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
                                     to the thread's next sample */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
-                                    cells with too many unpublished bytes, because another thread
-                                    began to count on a row or reset a peak */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes the cells that have too
+                                    many unpublished bytes: it adds these bytes to the rows. Another
+                                    thread has begun to count on a row, or has reset a peak */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -7948,8 +7948,8 @@ typedef struct mli_context {
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that every recording call reads. A thread record has a copy of this part of
-   the context that the thread is in. */
+/* The part of a context that every recording call reads. A thread record has a copy of this part,
+   from the context that the thread is in. */
 typedef struct mli_current {
     const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
                                         none */
@@ -7977,7 +7977,7 @@ typedef struct mli_thread {
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
-    mli_current now;        /* the members of the present context that calls read */
+    mli_current now;        /* a copy of the part of the context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
                                begin), less 1 */
@@ -8022,7 +8022,7 @@ enum { /* mli_helper.state */
 
 /* The function that writes a requested report, or what a recorder saves. `end` is 1 if the ledger
    ends or the recorder stops. Calls reach the function by a pointer, so that a program without
-   reports need not link them. */
+   reports need not link the function. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
@@ -8079,8 +8079,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
    relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
-   other threads clear that number only after its end. Requires: the number is not 0; a call on the
-   ledger is in progress, or the caller holds the registry lock. */
+   other threads clear that number only after the end of that thread. Requires: the number is not 0;
+   a call on the ledger is in progress, or the caller holds the registry lock. */
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
 /* Returns the record of the calling thread, or NULL if it has none. */
 MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
@@ -8466,8 +8466,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
                                                threads may wait for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as is the exchange that sets the wish to `none`, so that one of the two threads sees
-       the other */
+    /* the addition is seq_cst, and so is the exchange that sets the wish to `none`, so that one of
+       the two threads sees what the other stored */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -8541,14 +8541,15 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
 /* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
-   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header
-   with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
-   a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
-   scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
-   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
-   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
-   table, and it counts its changes of the table before it leaves. bench/README.md has the
-   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
+   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
+   The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
+   the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
+   birth is the mark, the scope and the stream that a block began with. Also owns what else an alloc
+   looks up for an entry: the number (dev) of a device, and the number of the current mark
+   (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
+   while it uses the shard's table, and it counts its changes of the table before it leaves.
+   bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
+   that of a bucket. */
 
 /* -- entries -- */
 
@@ -8725,7 +8726,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-/* Returns a mask of a header that has the lowest bit of each vacant slot's print. */
+/* Returns a mask with the lowest bit of the print of each vacant slot of a header. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -8864,8 +8865,8 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     return mli_slot_entry(home->bucket, bit);
 }
 /* Returns the first entry in the key's home that has the key's print. Returns NULL if no entry has
-   it, or if this entry has another key. Sets `next` to the header without the entry. Does not
-   compare the device type. */
+   that print, or if the first such entry has another key. Sets `next` to the header without the
+   entry. Does not compare the device type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -8913,12 +8914,12 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: it has seen
-   the bit MLI_SPECIAL_NO_BARRIER, which is never cleared, and a later load never returns an older
-   value. The release store of by_exchange pairs with the load in mli_barrier_threads. A thread that
-   loads 1 there sees all that this thread did inside shards before it saw the bit. The loads here,
-   in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
-   the store of an exchange (ARM's ldapr). */
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: the thread has
+   seen the bit MLI_SPECIAL_NO_BARRIER, the bit is never cleared, and a later load never returns an
+   older value. The release store of by_exchange pairs with the load in mli_barrier_threads. A
+   thread that loads 1 there sees all that this thread did inside shards before this thread saw the
+   bit. The loads here, in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire
+   load may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -8927,10 +8928,10 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after this call what T stored before T's load. Two pairs of
-   stores need this. The caller stores a shard's state, and T stores `inside`. The caller stores the
-   alert or a threshold, and T stores counts.
+/* Orders the caller against every thread T of the ledger, so that one of the two sees the other: T
+   sees what the caller stored before this call, or the caller sees after this call what T stored
+   before T's load. Two uses need this. In one the caller stores a shard's state, and T stores
+   `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
 
    The system's barrier for all threads provides this order. Without that barrier T executes one of
    its own: the exchange when T enters a shard, and the addition when T ends a call
@@ -9132,8 +9133,8 @@ typedef struct mli_table {
 } mli_table;
 
 /* Inserts an entry into a table that no other thread sees, and returns 0. Returns -1 if no bucket
-   of the entry's window has room, or if a bucket before the one with room has a full overflow count
-   for the entry's hash. */
+   of the entry's window (MLI_PROBE_MAX) has room, or if a bucket before the one with room has a
+   full overflow count for the entry's hash. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -9172,7 +9173,8 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
    Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
    table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
-   first table also gets an owner. It becomes shared instead if t is the orphan record. */
+   first table also gets the thread t as its owner. If t is the orphan record, the shard becomes
+   shared instead. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -9320,9 +9322,9 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
-   level, and to at least the old level plus `above`, which was reached meanwhile. `by` and `above`
-   are signed. */
+/* Adds `by` to the level of an exported invocation on a device. Meanwhile the level has been as
+   high as the old level plus `above`. If that or the new level is above `high`, raises `high` to
+   it. `by` and `above` are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base (published part) of the thread's cell. */
@@ -10312,10 +10314,11 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
    and takes no memory from the host. Lock: the cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory, and tries again. stb_ds does not
-   check its allocations and passes no context to them. So before a key is put in a table, the table
-   gets all the memory that the put can need. A table frees its memory only when it ends. The arrays
-   that it has outgrown stay until then; together they are smaller than its present arrays. */
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
+   stb_ds does not check its allocations and passes no context to them. So before a key is put in a
+   table, the table gets all the memory that the put can need. A table frees its memory only when it
+   ends. The arrays that it has outgrown stay until then; together they are smaller than its present
+   arrays. */
 
 /* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
    An item of the table begins with its key, a char *. Items move when the table grows, and are
@@ -10580,8 +10583,8 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
 }
 
 /* Reserves the memory that stb_ds needs to put a key of this length in a table. That may be a
-   larger array, a larger index, and a string block, by the formula of stbds_stralloc. Returns -1 if
-   there is no memory for it yet, else 0. */
+   larger array, a larger index, and a string block; the formula of stbds_stralloc gives the size of
+   the string block. Returns -1 if there is no memory for it yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -10607,9 +10610,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
-   Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key, because stb_ds may grow the table before it finds the key. */
+/* Puts a key in a table, and returns the item of the key, which is zero except for the copy of the
+   key. Returns NULL if the table needs memory first; the caller then tries again. Requires: the
+   table does not have the key, because stb_ds may grow the table before it finds the key. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -11620,8 +11623,8 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
 
-/* Returns the site that the index has for a struct of the host or a return address, or NULL if the
-   index has none. */
+/* Returns the site that the index has for `identity`, a struct of the host or a return address.
+   Returns NULL if the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
 /* Finds or makes the site with the content and the module of `from`, and leaves room for one more
@@ -11635,8 +11638,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
                                                          mli_site_record **out);
 
 /* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
-   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
-   lock while the function searches for the module. */
+   except perhaps the orphan lock, which guards the record for threads without a record of their
+   own. While the function searches for the module, mli_busy_begin drops this lock. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -11654,9 +11657,10 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
    of each module once. A caller that displays many sites calls this function first. Requires: the
    caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
-/* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because the search reads all symbols of its module, which is too slow for a
-   recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
+/* Returns a site as reports display it. The symbol of a return address is looked up here, when the
+   site is first displayed. A recording call does not look it up: the search reads all symbols of
+   the module, and is too slow for such a call. Requires: the caller holds no lock of the ledger
+   (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns what reports display now for a site. The result changes once the symbol of the site's
@@ -11815,8 +11819,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id that is now at the address of `module` is not that of `module`. Reads
-   the id only in the page where the module starts, because every module has that page. */
+/* Returns 0 if another build id is now at the address where `module` was loaded. Reads the id only
+   if it lies in the page where the module starts, because every module has that page; otherwise
+   returns 1. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -12000,7 +12005,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes a copy of `from` what reports display for a site from now on. Adds the copy to the index,
+/* Copies `from`. From now on reports display the copy for a site. Adds the copy to the index,
    because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
    memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
@@ -12038,8 +12043,9 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
         }
     }
 }
-/* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Skips a site whose module is gone, but marks it as looked up, too. */
+/* Fills `q` with up to n of the sites from `site` on, and before `end`, whose symbols were not
+   looked up. Returns how many these are. Skips a site whose module is gone, but marks it as looked
+   up, too. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -12643,15 +12649,15 @@ MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-/* Returns the variance of that weight, an estimate of the bytes of all allocs. It is 0 where every
-   alloc is picked. */
+/* The weight of a picked block is an estimate of the bytes of the allocs that the block stands for.
+   Returns the variance of this estimate, which is 0 if every alloc is picked. */
 MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 #define MLI_STACK_UNITS 256
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
 MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick);
 
-/* Each of the next four functions works on all parts of a table. They give the locks their rank,
-   take or drop the locks, free the memory, and return the number of blocks. */
+/* Each of the next four functions works on all parts of a table. In this order they give the locks
+   their rank, take or drop the locks, free the memory, and return the number of blocks. */
 MLI_PRIVATE MLI_COLD void mli_picks_init(mli_picks *parts);
 MLI_PRIVATE MLI_COLD void mli_picks_lock(mli_picks *parts, int take);
 MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts);
@@ -12830,8 +12836,8 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
-   from the key's home on. If MLI_CACHE_PATH entries from there on have other keys, replaces the
-   first of them. The orphan record caches nothing, because its cells are used under a lock.
+   from the key's home on. If MLI_CACHE_PATH entries from the home on all have other keys, replaces
+   the entry at the home. The orphan record caches nothing, because its cells are used under a lock.
    Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
@@ -12868,13 +12874,13 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* What the block of an alloc begins with, besides the scope of its thread. */
+/* The site, the tag and the stream with which the block of an alloc begins. */
 typedef struct mli_origin {
     const memlord_site *site;
     const char *tag; /* a kept name, or NULL */
     uint64_t stream; /* 0 means no stream */
 } mli_origin;
-/* Returns what the block of an alloc by this thread at a site begins with. */
+/* Returns the site, the tag and the stream of a block that this thread allocates at a site. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
@@ -12895,8 +12901,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Stores in a guard how many tags (or scopes, if `scope` is 1) are open in the thread's context.
-   The end of the guard restores this number. */
+/* Fills in a guard: its depth is the number of tags (or scopes, if `scope` is 1) that are open in
+   the thread's context. The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
@@ -13459,7 +13465,7 @@ typedef struct mli_stack_row {
 } mli_stack_row;
 
 /* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
-   picked, returns 0; the general path then serves it and counts its bytes. */
+   picked, returns 0; the general path then serves the alloc and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -13502,8 +13508,8 @@ MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
    the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
-/* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
-   functions do: the caller is inside the shard, or no other thread can reach the entry. */
+/* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
+   functions: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack. The totals of the stack still include the
    block. */
@@ -13511,14 +13517,15 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. With
    `undo` these totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
-   is 1 if the block ends. */
+/* Subtracts a block from the totals of its stack, after the block was removed from the table.
+   `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block that this call opens under `key` the stack `pick` of an older block, which is
-   being moved or put back. The stack counts on `dev` and for the site with the row `site`. */
+/* Notes `pick` as the stack of the block that this call opens under `key`. It was the stack of an
+   older block, which is being moved or put back. The new block counts in the totals of the stack on
+   `dev`, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
@@ -13542,16 +13549,17 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, u
 /* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
-/* Returns the return addresses of a row for the host and, behind them, their sites. Makes them on
-   first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
+/* Returns an array for the host: the return addresses of a row's stack and, behind them, their
+   sites. Makes the array on first use. Returns NULL if there is no memory. Requires: the caller
+   holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
 /* Stores the live bytes of every stack of a device as the bytes that the stack holds at the
    device's peak. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
-   unwinder may load a library then. Requires: no other thread changes the settings. */
+   if `bytes` is 0). The first call also seeds the samples, and unwinds once: the system's unwinder
+   may load a library the first time. Requires: no other thread changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
@@ -13595,9 +13603,9 @@ static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
 /* -- samples -- */
 
 /* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
-   each run. Otherwise it differs in each run, process and ledger. A forked child always gets
-   another seed. MemLord mixes it from the answers of system calls that neither wait nor fail,
-   because the first call of a process may come from inside malloc or from a sandbox. */
+   each run. Otherwise it differs in each run, process and ledger: MemLord mixes it from the answers
+   of system calls. These calls neither wait nor fail, because the first call of a process may come
+   from inside malloc or from a sandbox. A forked child always gets another seed. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -13672,9 +13680,10 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node for a site whose caller is node `parent`. If `site` is NULL, returns the node
-   for a return address in a module that stays loaded. Returns 0 if there is no such node. Needs no
-   lock, because the acquire loads pair with the release stores of the functions that add nodes. */
+/* Returns the node for `site` below the node `parent`. If `site` is NULL, returns the node below
+   `parent` for `address`, a return address in a module that stays loaded. Returns 0 if there is no
+   such node. Needs no lock, because the acquire loads pair with the release stores of the functions
+   that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -13892,8 +13901,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Subtracts a block, which was removed from the table, from the totals of its stack. `frees` is 1
-   if the block ends. With `undo` the totals are then as if it had not been allocated. */
+/* Does what mli_pick_off does. With `undo` the totals are then as if the block had not been
+   allocated. */
 static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                           int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -13926,9 +13935,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Stores in mli_self the row of the stack of the block that the current public call opens under
-   `key`. If `row` is 0, or the table of picked blocks has no room, counts the stack as dropped.
-   Requires: the public call ends with mli_stack_forget. */
+/* Notes the stack of the block that the current public call opens under `key`: stores the stack's
+   row in mli_self, and reserves room in the table of picked blocks. If `row` is 0, or the table has
+   no room, counts the stack as dropped. Requires: the public call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13962,8 +13971,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are MemLord's own. They come before the frame with the address of
-   the site or, if no frame has that, before the frame with the address of the caller. */
+/* Returns how many of `n` frames are MemLord's own: those before the frame with the address of the
+   site or, if there is no such frame, before the frame with the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -15239,9 +15248,9 @@ MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *pr
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
    finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
    on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
-   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket. The
-   caller must then leave the shard. A thread waits only for the lock of a home, so waiting threads
-   form no cycle. */
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket.
+   After a -1 the caller must leave the shard. A thread waits only for the lock of a home, so
+   waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
@@ -15255,12 +15264,12 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the map does not
-   have the key; with `want_room` mli_probe_insert can then insert the key. If another thread owns
-   the shard, makes the shard shared. If `want_room` is set and the table has no slot for the key,
-   grows the table. Returns 0; the thread is then inside the shard, unless the shard has no table.
-   Returns -1, outside the shard, if there is no memory. Requires: the caller is not inside a
-   shard. */
+/* Finds a key. Until mli_probe_leave no other thread changes the slot of the key. probe->entry is
+   NULL if the map does not have the key; with `want_room` mli_probe_insert can then insert the key.
+   If another thread owns the shard, makes the shard shared. If `want_room` is set and the table has
+   no slot for the key, grows the table. Returns 0; the thread is then inside the shard, unless the
+   shard has no table. Returns -1, outside the shard, if there is no memory. Requires: the caller is
+   not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
@@ -15428,14 +15437,15 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side records and the parts of blocks. A side record has the facts of a block for which
-   its entry in the map has no room; the entry's word2 then points to the record, which has the
-   entry's own word2. A part is a range of the bytes of a block, with a description. A shard is a
-   part of the map. A probe finds an entry in a shard, and no other thread changes the entry until
-   the probe ends. A pending block was freed, and waits for its fences. May use books/map,
-   books/accounts and base/memory. Invariants: a side record belongs to the thread that holds its
-   entry, because this thread is inside a shard of its own or has locked the entry's bucket; parts
-   lie in their storage and do not overlap. Locks: those of the map. */
+/* Owns the side records and the parts of blocks. A side record has those facts of a block that do
+   not fit in the block's entry in the map. The word2 of the entry then points to the side record,
+   and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
+   a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
+   thread changes the entry until the probe ends. A pending block was freed, and waits for its
+   fences. May use books/map, books/accounts and base/memory. Invariants: only the thread that holds
+   an entry uses the side record of the entry; such a thread is inside a shard of its own, or has
+   locked the entry's bucket. Parts lie inside their block and do not overlap. Locks: those of the
+   map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15516,16 +15526,16 @@ typedef struct mli_parts {
     memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, by offset */
 } mli_parts;
 
-/* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
-   no other thread can reach the array, because the block is off the map or the array is off the
-   block. */
+/* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
+   Requires: no other thread can reach the array, because the block is not on the map, or the array
+   is detached from the block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
 
-/* Moves the parts of a pending block to the block that its bytes were moved to, which has `bytes`
-   bytes. Frees the parts that do not lie in those bytes. */
+/* Moves the parts of the pending block at `from_key` to the block at `key`, to which the host has
+   moved the bytes. Frees the parts that do not lie wholly in the `bytes` of the new block. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
@@ -20200,9 +20210,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
-                                                 each ended span changed the thread's level;
-                                                 signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the bytes by which all ended
+                                                 spans together changed the thread's level; a signed
+                                                 number */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -20225,10 +20235,10 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
-   the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
+   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: counts the invocations that a context is in as running. */
+/* In a forked child: counts as running each invocation that a context is in. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -20313,9 +20323,10 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
-   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
-   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span. Adds to the thread scope `s`, unless it is NULL, by how many bytes
+   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
+   is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
+   levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20429,9 +20440,10 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
-   record, which all threads without a record of their own share. */
+/* Gets the span for a scope that begins inside the innermost open one. Makes the span on first use.
+   Returns E_STATE if the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM if
+   there is no memory, and for the orphan record, which all threads without a record of their own
+   share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20447,9 +20459,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
-   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
-   these scopes when the cell reached the old high. */
+/* Sets a cell's high to the cell's level. Before that, the old high raises the device's peak and
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread entered these
+   scopes after the cell reached the old high. Their peaks then stay. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20462,8 +20474,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 
 /* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
    span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
-   invocation. The high of each cell starts again at its level, so that it measures the peak of this
-   span. The span around it keeps the old high. */
+   invocation. The high of each cell is set to the cell's level, so that from now on it measures the
+   peak of this span. The old high goes into the peaks of the next outer span. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20500,9 +20512,9 @@ static void mli_span_pop(mli_current *now) {
 }
 
 /* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
-   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
-   scope of `t`, the invocation counts as lost. */
+   the thread scope of the calling thread `t`. `at` is `t` if the context is in this thread, and
+   NULL if it is in none. A scope that began on another thread may need a new thread scope of `t`.
+   If there is no memory for that, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20616,10 +20628,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. If `guard` is not NULL, it gets the number of open scopes, which the end of the
-   guard restores. The cache of the thread has the scope under the address of the host's static
-   record `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared
-   with the name of the scope that is found. */
+/* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
+   end of the guard later ends all scopes above that number. The thread's cache has the scope under
+   an address: that of the host's static record `planted` or, if `planted` is NULL, that of `name`.
+   The text at `name` may change, so it is compared with the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -20686,7 +20698,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts a token, or returns it if `adopt` is 0. */
+/* Adopts the scope of a token, or leaves that scope if `adopt` is 0. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -21016,22 +21028,24 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
-   physical device adds its statistics once, also if several of its devices are in the selector. */
+/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
+   devices. Each physical device counts once, even if the selector has several of its devices. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if it is known, because free pieces of two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
+   two pools are not one piece. The sum gets the larger of the two values, or the one that is
+   known. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
-   be too low. */
+/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
+   peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
-   list is in the order of the number at offset `key` of each item, the largest first. The search
-   begins at the end of the list, because most items are below the last one and are not inserted. */
+/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
+   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
+   first. The search begins at the end of the list, because most items are below the last one and
+   are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -21042,14 +21056,14 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which its peak may be
-   too low. */
+/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
+   may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
+/* Completes a sum over all devices: adds what could be counted on no device. See mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -21060,9 +21074,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
-   its present level, and all others become 0. The last failed requests are forgotten. No band waits
-   to rearm any more (to start its next collection). */
+/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
+   stay, a peak becomes the present level, and the others become 0. Forgets the last failed
+   requests. No band waits to rearm any more: each may start its next collection. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21242,7 +21256,7 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     return 1;
 }
 /* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
-   the frames of a stack, the list ends before it. */
+   the frames of a stack, the list ends before that stack. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -24683,7 +24697,8 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
                                                        bytes */
     uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
                                   holding among all holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
+    uint32_t count[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: how many holdings the device
+                                  has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24724,9 +24739,9 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
-   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
-   that time. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If the number is less than
+   MLI_HOLDERS, these holdings together have all live bytes of the device. There are no holdings by
+   tag if the ledger had no tag at that time, and none by site if it had no site. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
@@ -24760,17 +24775,17 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+/* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
    parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
 /* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard, a part of the map of blocks. */
+/* Forgets the holders of a device and notes new ones, after the device's peak was reset to the live
+   bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
-   has the place that reports show now. */
+/* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
+   copy is as reports show it now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 /* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
@@ -24877,8 +24892,8 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
     return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
            mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
 }
-/* Copies the lists of holdings into the memory behind a snapshot. Also sums the live bytes and
-   blocks of its devices. */
+/* Copies the lists of holdings into the memory behind a snapshot. Also adds up the live bytes and
+   blocks of all devices in the snapshot. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
     mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
@@ -24947,11 +24962,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
-   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
-   whole run, however long it becomes. It never evicts the first, the last, or one in which some
-   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
-   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It takes the one whose neighbours in the list are
+   closest to each other in time, or the oldest of several such. So the snapshots that stay are
+   spread over the whole run, however long it becomes. Some snapshots always stay: the first, the
+   last, and those in which some device, or all devices together, held most. These are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. A named snapshot goes only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24980,8 +24995,8 @@ static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot
     s->next = state->out;
     state->out = s;
 }
-/* Empties that list and returns what was in it, which the caller frees. Returns NULL while there
-   are readers. */
+/* Empties the list of evicted snapshots, and returns them for the caller to free. Returns NULL
+   while there are readers. */
 static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
     mli_snapshot *out = state->readers ? NULL : state->out;
     if (out) state->out = NULL;
@@ -25051,9 +25066,9 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* -- recorders, which save at an interval -- */
 
-/* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval. That comes after the function that
-   saves was set. */
+/* Saves if a save is due by the ledger's clock. Returns the ms to wait until the next check. The
+   acquire load of the interval pairs with the exchange that sets it. `saver` is set before the
+   interval, so this thread sees it, too. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25242,8 +25257,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* a thread that took a snapshot at the fork had put `due`
-                                         off */
+    if (mli_snapshots_in_calls(lord)) /* a thread that was taking a snapshot at the fork had set
+                                         `due` to never */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
@@ -25611,8 +25626,8 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
-   reads that follow behind the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. The function first adds 0 to the owner,
+   so that its reads come after the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
@@ -25622,12 +25637,12 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook, because their first call came
-   in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as threads that the last sweep found
-   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
-   too, because a sweep checks each record once, and at least half of them were made or claimed
-   since the last sweep. */
+/* Releases the records of threads that ended without the exit hook. Such a thread made its first
+   call so late at its end that the hook no longer ran. A call runs the sweep at its end on two
+   conditions: it took the last free record, and there are at least twice as many records as threads
+   that the last sweep found living. So there are at most twice as many records as living threads,
+   or 16. The cost is bounded, too, because a sweep checks each record once, and at least half of
+   the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -26403,7 +26418,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
 /* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
-   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   live block. The map consists of shards, and each shard is a hash table of buckets. A row has the
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
    waits for its fences. A detached block is off the map while its realloc is open, and still
    counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
@@ -26539,7 +26554,8 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie in it, one after the other, and that their sum is right. */
+/* Checks that the parts of a block lie within the block, one after the other, and that the sum of
+   their bytes is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -26554,8 +26570,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one: the facts for which its
-   entry has no room. */
+/* Checks the references of a block, and its side record if it has one. A side record has the facts
+   for which the block's entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26788,8 +26804,9 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
-   may have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a queued fence is in the list of fences of the pending block that waits for it. In a
+   forked child the block may have ended, because a thread of the parent was about to detach the
+   block's fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -27600,6 +27617,7 @@ typedef struct mli_report {
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* mli_ledger_age at the capture */
+    int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
@@ -28219,6 +28237,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_age(lord);
+    r->ended = mli_u64_load(&lord->program_ended) != 0;
     mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
@@ -28368,22 +28387,40 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
     }
     return NULL;
 }
+/* Returns 1 if a function's name says that it allocates for others: "xmalloc", "PoolAlloc",
+   "xstrdup". */
+static MLI_COLD int mli_allocates_by_name(const char *function) {
+    static const char words[] = "alloc\0strdup\0strndup\0memdup\0operator new\0";
+    const char *word, *at;
+    for (at = function; *at; at++)
+        for (word = words; *word; word += strlen(word) + 1) {
+            size_t n = 0;
+            while (word[n] && mli_ascii_lower(at[n]) == word[n]) n++;
+            if (!word[n]) return 1;
+        }
+    return 0;
+}
 /* Returns the function that a site was called from in a stack, or NULL if it is not known. A
-   function that calls itself is not its own caller. The text in place of the frames of a cut stack
-   has no file, and is no caller. */
+   function that calls itself is not its own caller. If the site's own function is in a library or
+   allocates by its name, passes over callers that do so, too, unless there are no others. The text
+   in place of the frames of a cut stack has no file, and is no caller. */
 static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
                                                   uint32_t node) {
+    const int library = mli_site_is_library(lord, site);
     mli_own_walk walk = {NULL, 0, 0};
-    const memlord_site *own, *caller;
+    const memlord_site *own, *first, *caller;
     walk.lord = lord;
     walk.node = node;
-    own = caller = mli_own_next(&walk);
-    if (!own || mli_site_is_library(lord, site)) return own;
-    if (!own->function[0]) return NULL;
-    while (caller && (!strcmp(caller->function, own->function) ||
-                      !strcmp(caller->function, site->function)))
-        caller = mli_own_next(&walk);
-    return caller && caller->function[0] && caller->file[0] ? caller : NULL;
+    own = first = mli_own_next(&walk);
+    if (!own || (!own->function[0] && !library)) return NULL;
+    while (first && !library &&
+           (!strcmp(first->function, own->function) || !strcmp(first->function, site->function)))
+        first = mli_own_next(&walk);
+    caller = first;
+    if (library || mli_allocates_by_name(own->function))
+        while (caller && mli_allocates_by_name(caller->function)) caller = mli_own_next(&walk);
+    if (!caller || !caller->function[0] || !caller->file[0]) caller = first;
+    return library || (caller && caller->function[0] && caller->file[0]) ? caller : NULL;
 }
 /* Adds the numbers of a stack to those of `site`, the caller in the stack. */
 static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
@@ -28942,7 +28979,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
         mli_putf(o, tells ? ", site %p %g" : "site %p %g", (const void *)w->site,
                  mli_share_of_live(site->bytes, live));
     }
-    mli_putf(o, " of %jo", live);
+    mli_putf(o, r->ended ? " of %jo still live at the end" : " of %jo", live);
     if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
@@ -29672,7 +29709,7 @@ enum {
     X(CAPACITY, neighbours, "neighbours", "", BYTES)                                               \
     X(CAPACITY, unaccounted, "unaccounted", "", CHANGE)                                            \
     X(CAPACITY, process, "process", "", BYTES)                                                     \
-    X(CAPACITY, rest, "", "process", BYTES)                                                        \
+    X(CAPACITY, rest, "", "unrecorded", BYTES)                                                     \
     X(CAPACITY, others, "others", "others", BYTES)                                                 \
     X(CAPACITY, age, "age_ns", "", TIME)                                                           \
     X(CAPACITY, limit, "limit", "limit", BYTES)                                                    \
@@ -32478,12 +32515,12 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
-   program has freed most of its memory. Otherwise the lists of sites and stacks, which are in the
-   order of live bytes, have them. */
+   program has ended, or has freed most of its memory. Otherwise the lists of sites and stacks,
+   which are in the order of live bytes, have them. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
-    if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
+    if (!(r->mark || r->by_peak || r->ended) || !r->leaks.blocks) return;
     mli_text_head(r, MLI_LIST_LEAKS);
     mli_putf(r->o, r->mark ? "leaks since mark %ju: " : "still live, and no mark was set: ",
              r->mark);
@@ -32556,9 +32593,11 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
         mli_putf(r->o, " + unaccounted %jo", (uint64_t)line->unaccounted);
+    sample = mli_phys_sample_of(line->phys);
+    if (line->unaccounted > 0 && line->neighbours == UINT64_MAX && sample.others[0].pid)
+        mli_putf(r->o, " (others hold %jo)", line->others);
     if (line->age > 1000000000u) mli_putf(r->o, ", sampled %jX ago", line->age);
     mli_put_str(r->o, "\n");
-    sample = mli_phys_sample_of(line->phys);
     if (!sample.others[0].pid) return;
     mli_putf(r->o, "%i", mli_device_code(line->of.device));
     mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
@@ -35737,8 +35776,8 @@ struct mli_saving_state {
 
 /* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
    snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
-   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
-   list, so that frequent reports evict no snapshot. */
+   up to TRACE do), adds one of this moment. The added snapshot belongs to the report and not to the
+   ledger's list, so that frequent reports evict no snapshot from the list. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35918,8 +35957,8 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error gets the system's error that made it fail, or 0 if the reason was
-   another. */
+/* Saves a report. *error gets the system's error that made the saving fail, or 0 if it succeeded or
+   failed for another reason. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -35994,10 +36033,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
-   and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
-   if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request for a report that no call has served yet. */
+/* Saves a dated report and logs the result. The directory is that of memlord_save_at_exit, else
+   output_dir, else ".". `end` is 1 if the ledger or the process ends. In that case the function
+   saves only if the host asked for a report at exit, or if a request for a report was not served
+   yet. It saves only once, because the exchange of exit_format lets one caller save. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -36110,8 +36149,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before it saves the first export, which depends on whether a path is set: see
-   mli_prom_labels. */
+/* Sets the path before it saves the first export, because what an export contains depends on
+   whether a path is set: see mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -36167,8 +36206,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
-   those of the next module. Requires: the caller holds the cold lock, so that no device, which
-   would have a lock, is added meanwhile. */
+   those of the next module. Requires: the caller holds the cold lock, so that no device is added
+   meanwhile, because a device has a lock, too. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
@@ -36418,12 +36457,13 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
-   glibc itself removes the fork handlers of a closed library. This destructor runs after the
-   library's others, because 101 is the first priority that a host may use. It also runs at the end
-   of the process, where threads may go on. A thread that has no hook by then shares the orphan
-   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
-   that one of the two threads sees the other. */
+/* Deletes the exit key when the library that has MemLord is closed. Otherwise a thread that ends
+   later would run a hook that is no longer loaded. glibc itself removes the fork handlers of a
+   closed library. This destructor runs after the library's others, because 101 is the first
+   priority that a host may use. It also runs at the end of the process, where threads may go on. A
+   thread that has no hook by then shares the orphan record. The exchange and the add are seq_cst. A
+   thread that sets its hook uses the same two words, also in seq_cst order. So at least one of the
+   two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36517,8 +36557,8 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
-/* Reads a variable of the environment. The text is "" if it is not set, is too long, or the ledger
-   ignores the environment. */
+/* Reads a variable of the environment. The text is "" if the variable is not set or is too long, or
+   if the ledger ignores the environment. */
 static MLI_COLD void mli_ledger_env(const memlord_desc *desc, const char *name, char *text,
                                     size_t cap) {
     if ((desc->flags & MEMLORD_FLAG_NO_ENV) || mli_env_read(name, text, cap) <= 0) *text = 0;
@@ -36589,9 +36629,10 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
-   calls MemLord. Such a call finds the process claimed, and returns without recording. */
+   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile:
+   mli_process_start calls functions of the system (pthread_atfork, the search for a symbol) that
+   may call a malloc, and that malloc may call MemLord. Such a call finds the process claimed, and
+   returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
@@ -36635,8 +36676,8 @@ static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc 
 typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
 
 /* Makes a ledger. The caller has checked the description and later calls mli_process_start. `start`
-   is mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a
-   program that makes its ledger there need not link those services. */
+   is mli_desc_start, or NULL in memlord_global, which has no description. So a program that makes
+   its ledger there need not link the services that mli_desc_start starts. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
                                                memlord **out) {
     memlord_desc zeros;
@@ -36707,9 +36748,9 @@ MLI_API void memlord_destroy(memlord *lord) {
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
    fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
-   its own calls may come back here from within malloc. It becomes the global ledger after the
-   process is claimed, so that other threads wait, and before the process starts, so that calls from
-   within the start find the ledger. */
+   what makes it may call a malloc that calls this function. The process is claimed before, so that
+   other threads wait. The process starts after, so that calls from within mli_process_start find
+   the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36800,7 +36841,7 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   The key of a block is its address. A hooked function calls the functions of one host only. */
+   The key of a block is its address. A function calls only the host's functions of its own slot. */
 
 /* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
    not record, the ledger may rightly lack the block, so this function looks the block up. */

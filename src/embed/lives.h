@@ -23,8 +23,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
-   those of the next module. Requires: the caller holds the cold lock, so that no device, which
-   would have a lock, is added meanwhile. */
+   those of the next module. Requires: the caller holds the cold lock, so that no device is added
+   meanwhile, because a device has a lock, too. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
