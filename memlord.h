@@ -19979,16 +19979,16 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
 /* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
    context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
    and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
-   invocation counted. Then the function also adds to `sums`, unless it is NULL, by how many bytes
-   the invocation changed each device. */
+   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
+   invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
-   is the first member that is counted for its invocation. */
+/* In a forked child: counts the context of a span as a member of the span's invocation, because the
+   context goes on there. Returns 1 if it is the first member that is counted. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
-/* Closes in a forked child the invocations that have no member there. */
+/* In a forked child: closes the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
 #endif
 
@@ -20234,8 +20234,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
    characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
-   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
+   which the scope changed each device. A thread scope of an earlier epoch adds only to
    `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
@@ -20309,8 +20309,8 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span. Adds to the thread scope `s`, unless it is NULL, by how many bytes
-   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
+/* Computes the totals of a span. If `s` is not NULL, adds the bytes by which the span changed each
+   device to this thread scope. Raises the peaks of the next outer span to those of this span. `t`
    is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
    levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
@@ -21675,7 +21675,7 @@ MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If it differs from the strategy before, the bands of the device no longer wait
+   if there is one. If it is not the strategy of before, the bands of the device no longer wait
    to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
@@ -21805,7 +21805,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
+/* Returns the address of the pointer to the strategy that was set with exactly this selector. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21889,8 +21889,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
-   is NULL. Returns the old strategy, or NULL if there was none. */
+/* Replaces the strategy that was set with exactly this selector by `fresh`, or removes it if
+   `fresh` is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -21974,7 +21974,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the least live bytes of a physical device that are at least `edge` percent of its
+/* Returns the smallest number of live bytes that is at least `edge` percent of a physical device's
    limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
@@ -22547,7 +22547,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits for answers */
 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
@@ -22945,8 +22945,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* the kernel's layout, which is not that of a timespec with 64-bit times on a 32-bit
-                system */
+    struct { /* the layout that the kernel expects; on a 32-bit system with 64-bit times a timespec
+                has another layout */
         long sec, nsec;
     } time;
     int saved = errno, refused;
@@ -23133,9 +23133,9 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
-   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp
-   counts as ended. */
+/* Makes this thread the sampler of a physical device, stores in *source the source that it has to
+   call, and returns 1. Returns 0 if the device has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
@@ -25322,7 +25322,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
+/* In a forked child: counts as running the scopes that are open in the contexts of fibres. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25618,8 +25618,8 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Releases in a forked child the record of a thread that does not exist there, and forgets its
-   scopes: see mli_spans_forget. */
+/* In a forked child: releases the record of a thread that does not exist there, and forgets the
+   thread's scopes. See mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
@@ -25847,7 +25847,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets in a forked child the threads that waited, because they do not exist there. */
+/* In a forked child: forgets the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -25952,8 +25952,9 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
+/* Starts the poller of a device. If `dev` is 0, starts the pollers that calls have requested or
+   could not start. Under MEMLORD_FLAG_DEFER calls request none, so the function then looks at all
+   devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -26031,7 +26032,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    /* Let the pollers whose threads could not be started try again. */
+    /* Each poller whose thread could not be started gets another try. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -36161,7 +36162,7 @@ MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Calls the functions of the modules that apply a description and need a registered ledger. */
+/* Calls each module's function `open`, which applies a description to a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
