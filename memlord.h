@@ -963,15 +963,15 @@ typedef struct memlord_realloc_token {
 /* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
    counting its bytes. Call it before the real realloc, because another thread may own the old
    address once the real realloc returns. Every begin needs one end.
-   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
-           same, and memlord_realloc_end then begins the new storage. */
+   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts the call. The token is valid
+           all the same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Ends a realloc: records what the real one did. new_storage 0 says that the real one failed; then
-   the old storage comes back as it was. Requires: the token itself, not a copy of it.
+/* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
+   failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
    Errors: E_STATE if the token was used already, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
@@ -1029,8 +1029,8 @@ typedef struct memlord_fence {
    of the destination's device counts the move, and reports count moves per pair of devices. If
    `fence` is not NULL, or the source has recorded uses (memlord_block_use), the source is pending
    until the fence and the uses are done, as after memlord_free_deferred.
-   Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
-           no `done`. */
+   Errors: E_UNKNOWN if the source is not live; unknown_frees counts the call. E_INVALID if the
+           fence has no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
@@ -1060,8 +1060,8 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
                                           uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Drops a reference. The last one ends the storage. Storage 0 does nothing.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. */
+/* Drops a reference. If it was the last reference, the storage ends. Storage 0 does nothing.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1854,8 +1854,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
-   result is -1. */
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. *short_by is 0 if
+   the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -1900,13 +1900,13 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 /* Ends a ticket, and gives back the bytes that no alloc has taken. Any thread may call it. Call it
    for a request that failed, too.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread, for example from a thread that accepts requests to one that serves
    them. A thread may adopt a ticket that it has.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
@@ -1966,8 +1966,8 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
 
 /* -- one alloc: site, tag, ticket, account and stream in one call -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
-   the thread has. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL the
+   alloc takes what its thread has set, except for the site. */
 typedef struct memlord_alloc_opts {
     const memlord_site *site; /* site of the alloc; NULL: none */
     const char *tag;          /* tag of the alloc, which is copied; "": no tag; NULL: the thread's
@@ -2013,8 +2013,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
-                                 them */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; each free raises
+                                 their number */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -2081,7 +2081,7 @@ typedef struct memlord_gc_event {
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
     uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
-                                         ledger; this one and failed ones count */
+                                         ledger, with this one and the failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
@@ -2149,7 +2149,8 @@ typedef struct memlord_retry {
     uint32_t max_retries;         /* most attempts after the first */
     uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
                                      than initial_ms */
-    double multiplier;            /* each pause is so many times the one before; at least 1 */
+    double multiplier;            /* each pause is this many times as long as the one before; at
+                                     least 1 */
     void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
                                                   and wakes when enough is freed */
     void *user;
@@ -2280,11 +2281,11 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    After an error the ledger works alone, as before.
    The call starts a thread, the listener. The listener sleeps until a neighbour raises pressure, at
    most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
-   processes that are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel
-   tells of stalls for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR
-   and `needed` 0. A forked child joins again by the name at its first call; if it cannot, it works
-   alone. If the file of a page is removed, the ledger joins again by its name, within the interval
-   of pollers, and logs a warning.
+   processes that are gone. Without threads memlord_gc_poll does the work of the listener. Where the
+   Linux kernel tells of stalls for memory (PSI), a stall runs the cpu's callbacks with
+   MEMLORD_REASON_NEIGHBOUR and `needed` 0. A forked child joins again by the name at its first
+   call; if it cannot, it works alone. If the file of a page is removed, the ledger joins again by
+   its name, within the interval of pollers, and logs a warning.
    Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
    Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
            refused; E_LIMIT if 64 ledgers are on the page; E_IO if the file cannot be opened or
@@ -2333,9 +2334,10 @@ MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
            memlord_scope_return). memlord_anomalies_each lists such a call. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
-   on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps one copy of each
-   text, until destroy. These texts and the names of checkpoints get half of MEMLORD_MAX_STRINGS.
+/* Sets the text that reports show with this invocation of the innermost scope: the shapes that the
+   invocation works on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps
+   one copy of each text, until destroy. These texts and the names of checkpoints get half of
+   MEMLORD_MAX_STRINGS.
    Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
@@ -2416,12 +2418,12 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
        memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
    To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
-   two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
-   inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
-   end only what the same context began, on whichever thread the context runs. Scopes measure what
-   their context did. The timeline (TRACE) shows a scope on each thread that its context ran on, for
-   the time that it ran there. examples/embed/jobs.c is a job system that swaps contexts in this
-   way. */
+   two swaps of a fibre the memlord_context of the fibre holds the context that the thread was in
+   before, so a fibre may run inside another. memlord_tag_end, memlord_scope_end,
+   memlord_scope_return and the end of a guard end only what the same context began, on whichever
+   thread the context runs. Scopes measure what their context did. The timeline (TRACE) shows a
+   scope on each thread that its context ran on, for the time that it ran there.
+   examples/embed/jobs.c is a job system that swaps contexts in this way. */
 typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
@@ -4810,9 +4812,9 @@ typedef struct mli_symbol_query {
    it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
    malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
-   between its segments it is the lowest address of the segment. `bias`, the load address, is the
-   same for all segments. It is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
+   between its segments, `start` is the lowest address of the segment that has the address. `bias`,
+   the load address, is the same for all segments. `bias` is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -5147,7 +5149,7 @@ static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symb
     }
 }
 /* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
-   0 or, if such an address is near, 1. */
+   0, except that it may return 1 if such an address is near. */
 static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
                                   uintptr_t end) {
     uintptr_t part, most;
@@ -5941,8 +5943,8 @@ typedef struct mli_shard {
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
-                               restores */
+    uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
+                               this state */
 } mli_shard;
 
 /* A thread that the ledger starts. */
@@ -6170,8 +6172,7 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the ns from the making of the ledger until now or, if the program has ended, until
-   then. */
+/* Returns the age of the ledger in ns or, if the program has ended, its age at that end. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -6275,7 +6276,8 @@ typedef struct mli_self_state {
     uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
                                 when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
+    uint32_t in_host_alloc;  /* how many calls of a ledger's allocator the thread is in, one inside
+                                another */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
@@ -6440,7 +6442,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns the text with a number, counted from 0, in a sequence of texts that each end with a 0. */
+/* Returns one text of a sequence, by its number. The first text has the number 0. Each text ends
+   with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
@@ -6469,7 +6472,7 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
    algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
-/* Writes the time of day of a moment in seconds since 1970, as 08:05:00. */
+/* Writes the time of day, as 08:05:00. The moment is given in seconds since 1970. */
 MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
@@ -6773,8 +6776,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest,
-   because the end of a path tells most. */
+/* If a path has more than o->name_max bytes, writes "..." for its beginning. Returns the part of
+   the path that is to be written: its end, which tells most. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -7289,10 +7292,10 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
    functions that may call a malloc which the host has hooked. In between the thread is busy:
    mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
-   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
-   record of their own. A thread drops this lock while it is busy, because the allocator may wait
-   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
-   rely on state in the orphan record across an allocation. */
+   A thread without a record of its own uses the orphan record, and holds the orphan lock meanwhile.
+   It drops this lock while it is busy. Otherwise two threads could wait for each other: the
+   allocator for a lock of the host, and the thread that holds the host's lock for the orphan lock.
+   So no call may rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -17992,8 +17995,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
-                                               the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
+                                               destination keeps the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -18173,9 +18176,9 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
 /* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
-   Most calls only count themselves. A call looks for a queue when the count has reached p->due.
-   Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the fences lock, does nothing, so that no call waits while another call asks fences. */
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due. One
+   call in MLI_REST_LOOK also looks if the time p->late has come. If another thread has the fences
+   lock, does nothing, so that no call waits while another call asks fences. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -18718,11 +18721,12 @@ enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
     MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
                          given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
+                             token */
 };
 
-/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
-   still counted. */
+/* Stores the sampled stack of a block in the block's token. The block is detached: it is off the
+   map, but still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -19908,8 +19912,8 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
-   shard; if the shard is shared, the thread has locked the home bucket. */
+   enough. They probe the buckets after the home bucket, and leave the shard. Require: the thread is
+   inside the shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
@@ -19993,16 +19997,16 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
 /* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
    context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
    and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
-   invocation counted. Then the function also adds to `sums`, unless it is NULL, by how many bytes
-   the invocation changed each device. */
+   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
+   invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
-   is the first member that is counted for its invocation. */
+/* In a forked child: counts the context of a span as a member of the span's invocation, because the
+   context goes on there. Returns 1 if it is the first member that is counted. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
-/* Closes in a forked child the invocations that have no member there. */
+/* In a forked child: closes the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
 #endif
 
@@ -20248,8 +20252,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
    characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
-   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
+   which the scope changed each device. A thread scope of an earlier epoch adds only to
    `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
@@ -20323,8 +20327,8 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span. Adds to the thread scope `s`, unless it is NULL, by how many bytes
-   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
+/* Computes the totals of a span. If `s` is not NULL, adds the bytes by which the span changed each
+   device to this thread scope. Raises the peaks of the next outer span to those of this span. `t`
    is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
    levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
@@ -21689,7 +21693,7 @@ MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If it differs from the strategy before, the bands of the device no longer wait
+   if there is one. If it is not the strategy of before, the bands of the device no longer wait
    to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
@@ -21819,7 +21823,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
+/* Returns the address of the pointer to the strategy that was set with exactly this selector. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21903,8 +21907,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
-   is NULL. Returns the old strategy, or NULL if there was none. */
+/* Replaces the strategy that was set with exactly this selector by `fresh`, or removes it if
+   `fresh` is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -21988,7 +21992,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the least live bytes of a physical device that are at least `edge` percent of its
+/* Returns the smallest number of live bytes that is at least `edge` percent of a physical device's
    limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
@@ -22561,7 +22565,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits for answers */
 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
@@ -22959,8 +22963,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* the kernel's layout, which is not that of a timespec with 64-bit times on a 32-bit
-                system */
+    struct { /* the layout that the kernel expects; on a 32-bit system with 64-bit times a timespec
+                has another layout */
         long sec, nsec;
     } time;
     int saved = errno, refused;
@@ -23147,9 +23151,9 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
-   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp
-   counts as ended. */
+/* Makes this thread the sampler of a physical device, stores in *source the source that it has to
+   call, and returns 1. Returns 0 if the device has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
@@ -25336,7 +25340,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
+/* In a forked child: counts as running the scopes that are open in the contexts of fibres. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25632,8 +25636,8 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Releases in a forked child the record of a thread that does not exist there, and forgets its
-   scopes: see mli_spans_forget. */
+/* In a forked child: releases the record of a thread that does not exist there, and forgets the
+   thread's scopes. See mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
@@ -25861,7 +25865,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets in a forked child the threads that waited, because they do not exist there. */
+/* In a forked child: forgets the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -25966,8 +25970,9 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
+/* Starts the poller of a device. If `dev` is 0, starts the pollers that calls have requested or
+   could not start. Under MEMLORD_FLAG_DEFER calls request none, so the function then looks at all
+   devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -26045,7 +26050,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    /* Let the pollers whose threads could not be started try again. */
+    /* Each poller whose thread could not be started gets another try. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -27617,6 +27622,7 @@ typedef struct mli_report {
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* mli_ledger_age at the capture */
+    int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
@@ -28236,6 +28242,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_age(lord);
+    r->ended = mli_u64_load(&lord->program_ended) != 0;
     mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
@@ -28385,22 +28392,40 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
     }
     return NULL;
 }
+/* Returns 1 if a function's name says that it allocates for others: "xmalloc", "PoolAlloc",
+   "xstrdup". */
+static MLI_COLD int mli_allocates_by_name(const char *function) {
+    static const char words[] = "alloc\0strdup\0strndup\0memdup\0operator new\0";
+    const char *word, *at;
+    for (at = function; *at; at++)
+        for (word = words; *word; word += strlen(word) + 1) {
+            size_t n = 0;
+            while (word[n] && mli_ascii_lower(at[n]) == word[n]) n++;
+            if (!word[n]) return 1;
+        }
+    return 0;
+}
 /* Returns the function that a site was called from in a stack, or NULL if it is not known. A
-   function that calls itself is not its own caller. The text in place of the frames of a cut stack
-   has no file, and is no caller. */
+   function that calls itself is not its own caller. If the site's own function is in a library or
+   allocates by its name, passes over callers that do so, too, unless there are no others. The text
+   in place of the frames of a cut stack has no file, and is no caller. */
 static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
                                                   uint32_t node) {
+    const int library = mli_site_is_library(lord, site);
     mli_own_walk walk = {NULL, 0, 0};
-    const memlord_site *own, *caller;
+    const memlord_site *own, *first, *caller;
     walk.lord = lord;
     walk.node = node;
-    own = caller = mli_own_next(&walk);
-    if (!own || mli_site_is_library(lord, site)) return own;
-    if (!own->function[0]) return NULL;
-    while (caller && (!strcmp(caller->function, own->function) ||
-                      !strcmp(caller->function, site->function)))
-        caller = mli_own_next(&walk);
-    return caller && caller->function[0] && caller->file[0] ? caller : NULL;
+    own = first = mli_own_next(&walk);
+    if (!own || (!own->function[0] && !library)) return NULL;
+    while (first && !library &&
+           (!strcmp(first->function, own->function) || !strcmp(first->function, site->function)))
+        first = mli_own_next(&walk);
+    caller = first;
+    if (library || mli_allocates_by_name(own->function))
+        while (caller && mli_allocates_by_name(caller->function)) caller = mli_own_next(&walk);
+    if (!caller || !caller->function[0] || !caller->file[0]) caller = first;
+    return library || (caller && caller->function[0] && caller->file[0]) ? caller : NULL;
 }
 /* Adds the numbers of a stack to those of `site`, the caller in the stack. */
 static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
@@ -28959,7 +28984,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
         mli_putf(o, tells ? ", site %p %g" : "site %p %g", (const void *)w->site,
                  mli_share_of_live(site->bytes, live));
     }
-    mli_putf(o, " of %jo", live);
+    mli_putf(o, r->ended ? " of %jo still live at the end" : " of %jo", live);
     if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
@@ -29689,7 +29714,7 @@ enum {
     X(CAPACITY, neighbours, "neighbours", "", BYTES)                                               \
     X(CAPACITY, unaccounted, "unaccounted", "", CHANGE)                                            \
     X(CAPACITY, process, "process", "", BYTES)                                                     \
-    X(CAPACITY, rest, "", "process", BYTES)                                                        \
+    X(CAPACITY, rest, "", "unrecorded", BYTES)                                                     \
     X(CAPACITY, others, "others", "others", BYTES)                                                 \
     X(CAPACITY, age, "age_ns", "", TIME)                                                           \
     X(CAPACITY, limit, "limit", "limit", BYTES)                                                    \
@@ -32495,12 +32520,12 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
-   program has freed most of its memory. Otherwise the lists of sites and stacks, which are in the
-   order of live bytes, have them. */
+   program has ended, or has freed most of its memory. Otherwise the lists of sites and stacks,
+   which are in the order of live bytes, have them. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
-    if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
+    if (!(r->mark || r->by_peak || r->ended) || !r->leaks.blocks) return;
     mli_text_head(r, MLI_LIST_LEAKS);
     mli_putf(r->o, r->mark ? "leaks since mark %ju: " : "still live, and no mark was set: ",
              r->mark);
@@ -32573,9 +32598,11 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
         mli_putf(r->o, " + unaccounted %jo", (uint64_t)line->unaccounted);
+    sample = mli_phys_sample_of(line->phys);
+    if (line->unaccounted > 0 && line->neighbours == UINT64_MAX && sample.others[0].pid)
+        mli_putf(r->o, " (others hold %jo)", line->others);
     if (line->age > 1000000000u) mli_putf(r->o, ", sampled %jX ago", line->age);
     mli_put_str(r->o, "\n");
-    sample = mli_phys_sample_of(line->phys);
     if (!sample.others[0].pid) return;
     mli_putf(r->o, "%i", mli_device_code(line->of.device));
     mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
@@ -36175,7 +36202,7 @@ MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Calls the functions of the modules that apply a description and need a registered ledger. */
+/* Calls each module's function `open`, which applies a description to a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);

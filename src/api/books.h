@@ -73,15 +73,15 @@ typedef struct memlord_realloc_token {
 /* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
    counting its bytes. Call it before the real realloc, because another thread may own the old
    address once the real realloc returns. Every begin needs one end.
-   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
-           same, and memlord_realloc_end then begins the new storage. */
+   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts the call. The token is valid
+           all the same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Ends a realloc: records what the real one did. new_storage 0 says that the real one failed; then
-   the old storage comes back as it was. Requires: the token itself, not a copy of it.
+/* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
+   failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
    Errors: E_STATE if the token was used already, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
@@ -139,8 +139,8 @@ typedef struct memlord_fence {
    of the destination's device counts the move, and reports count moves per pair of devices. If
    `fence` is not NULL, or the source has recorded uses (memlord_block_use), the source is pending
    until the fence and the uses are done, as after memlord_free_deferred.
-   Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
-           no `done`. */
+   Errors: E_UNKNOWN if the source is not live; unknown_frees counts the call. E_INVALID if the
+           fence has no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
@@ -170,8 +170,8 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
                                           uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Drops a reference. The last one ends the storage. Storage 0 does nothing.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. */
+/* Drops a reference. If it was the last reference, the storage ends. Storage 0 does nothing.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)

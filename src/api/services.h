@@ -140,8 +140,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
-   result is -1. */
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. *short_by is 0 if
+   the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -186,13 +186,13 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 /* Ends a ticket, and gives back the bytes that no alloc has taken. Any thread may call it. Call it
    for a request that failed, too.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread, for example from a thread that accepts requests to one that serves
    them. A thread may adopt a ticket that it has.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
@@ -252,8 +252,8 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
 
 /* -- one alloc: site, tag, ticket, account and stream in one call -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
-   the thread has. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL the
+   alloc takes what its thread has set, except for the site. */
 typedef struct memlord_alloc_opts {
     const memlord_site *site; /* site of the alloc; NULL: none */
     const char *tag;          /* tag of the alloc, which is copied; "": no tag; NULL: the thread's
@@ -299,8 +299,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
-                                 them */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; each free raises
+                                 their number */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -364,7 +364,7 @@ typedef struct memlord_gc_event {
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
     uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
-                                         ledger; this one and failed ones count */
+                                         ledger, with this one and the failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
@@ -432,7 +432,8 @@ typedef struct memlord_retry {
     uint32_t max_retries;         /* most attempts after the first */
     uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
                                      than initial_ms */
-    double multiplier;            /* each pause is so many times the one before; at least 1 */
+    double multiplier;            /* each pause is this many times as long as the one before; at
+                                     least 1 */
     void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
                                                   and wakes when enough is freed */
     void *user;
@@ -563,11 +564,11 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    After an error the ledger works alone, as before.
    The call starts a thread, the listener. The listener sleeps until a neighbour raises pressure, at
    most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
-   processes that are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel
-   tells of stalls for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR
-   and `needed` 0. A forked child joins again by the name at its first call; if it cannot, it works
-   alone. If the file of a page is removed, the ledger joins again by its name, within the interval
-   of pollers, and logs a warning.
+   processes that are gone. Without threads memlord_gc_poll does the work of the listener. Where the
+   Linux kernel tells of stalls for memory (PSI), a stall runs the cpu's callbacks with
+   MEMLORD_REASON_NEIGHBOUR and `needed` 0. A forked child joins again by the name at its first
+   call; if it cannot, it works alone. If the file of a page is removed, the ledger joins again by
+   its name, within the interval of pollers, and logs a warning.
    Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
    Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
            refused; E_LIMIT if 64 ledgers are on the page; E_IO if the file cannot be opened or
@@ -616,9 +617,10 @@ MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
            memlord_scope_return). memlord_anomalies_each lists such a call. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
-   on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps one copy of each
-   text, until destroy. These texts and the names of checkpoints get half of MEMLORD_MAX_STRINGS.
+/* Sets the text that reports show with this invocation of the innermost scope: the shapes that the
+   invocation works on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps
+   one copy of each text, until destroy. These texts and the names of checkpoints get half of
+   MEMLORD_MAX_STRINGS.
    Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
@@ -699,12 +701,12 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
        memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
    To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
-   two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
-   inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
-   end only what the same context began, on whichever thread the context runs. Scopes measure what
-   their context did. The timeline (TRACE) shows a scope on each thread that its context ran on, for
-   the time that it ran there. examples/embed/jobs.c is a job system that swaps contexts in this
-   way. */
+   two swaps of a fibre the memlord_context of the fibre holds the context that the thread was in
+   before, so a fibre may run inside another. memlord_tag_end, memlord_scope_end,
+   memlord_scope_return and the end of a guard end only what the same context began, on whichever
+   thread the context runs. Scopes measure what their context did. The timeline (TRACE) shows a
+   scope on each thread that its context ran on, for the time that it ran there.
+   examples/embed/jobs.c is a job system that swaps contexts in this way. */
 typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;

@@ -75,8 +75,8 @@ typedef struct mli_shard {
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
-                               restores */
+    uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
+                               this state */
 } mli_shard;
 
 /* A thread that the ledger starts. */
@@ -304,8 +304,7 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the ns from the making of the ledger until now or, if the program has ended, until
-   then. */
+/* Returns the age of the ledger in ns or, if the program has ended, its age at that end. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -409,7 +408,8 @@ typedef struct mli_self_state {
     uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
                                 when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
+    uint32_t in_host_alloc;  /* how many calls of a ledger's allocator the thread is in, one inside
+                                another */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:

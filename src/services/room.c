@@ -110,9 +110,9 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
-   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp
-   counts as ended. */
+/* Makes this thread the sampler of a physical device, stores in *source the source that it has to
+   call, and returns 1. Returns 0 if the device has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);

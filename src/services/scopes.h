@@ -77,8 +77,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
    characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
-   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
+   which the scope changed each device. A thread scope of an earlier epoch adds only to
    `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,

@@ -19,8 +19,8 @@
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Releases in a forked child the record of a thread that does not exist there, and forgets its
-   scopes: see mli_spans_forget. */
+/* In a forked child: releases the record of a thread that does not exist there, and forgets the
+   thread's scopes. See mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
