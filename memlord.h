@@ -20186,12 +20186,12 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
    of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
-   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
-   the bytes that the thread allocated less those it freed, and its high is the highest level since
-   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
-   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
-   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
-   cold, to make a scope or a thread scope. */
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. The level of a
+   cell is the bytes that the thread allocated less those it freed. The high of a cell is the
+   highest level since the thread last published the cell (added it to the device's counters). Each
+   memlord_reset begins an epoch. May use books/. Invariants: a scope or a thread scope is never
+   removed; the totals of a scope come from the thread's own counters, so a call that counts does
+   nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
 /* Only the thread itself writes its thread scopes and the spans of the context that it is in;
    readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
@@ -20633,9 +20633,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
 }
 
 /* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
-   end of the guard later ends all scopes above that number. The thread's cache has the scope under
-   an address: that of the host's static record `planted` or, if `planted` is NULL, that of `name`.
-   The text at `name` may change, so it is compared with the name of the scope that is found. */
+   end of the guard later ends all scopes above that number. The thread has a cache of the scopes
+   that it found last. In the cache a scope has the address of the host's static record `planted`
+   or, if `planted` is NULL, that of `name`. The text at `name` may change, so it is compared with
+   the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -22421,8 +22422,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts again how many of the flags near_threshold and check_requested are
-   set, because at the fork a thread may have changed a flag but not yet the count. */
+   these threads. Also counts again how many flags near_threshold and check_requested are set. (At
+   the fork a thread may have changed a flag but not yet the count.) */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -23120,9 +23121,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
-   are the live bytes before or after the source ran, whichever are fewer, because it is not known
-   which of the two the source saw. A pool counts with the bytes that it has reserved now, because
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. It is not known
+   whether the source saw the live bytes from before it ran or those from after it ran. So the bytes
+   held are the fewer of the two. A pool counts with the bytes that it has reserved now, because
    the source itself may call memlord_pool_set. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -23723,8 +23724,8 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
-   and does not divide. Where registers are wider than a double (x87), a quotient has other digits,
-   so a share that is equal to the threshold would seem to be below it. */
+   and does not divide. Where registers are wider than a double (x87), a quotient has other digits.
+   A share that is equal to the threshold would then seem to be below it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23827,9 +23828,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
-       all have answered and released too little, or if the page is closed. A process that ended has
-       released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough. If not, returns 0 while some have not
+       answered yet, and -1 once all have answered. Returns -1 also if the page is closed. A process
+       that ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -25641,12 +25642,12 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook. Such a thread made its first
-   call so late at its end that the hook no longer ran. A call runs the sweep at its end on two
-   conditions: it took the last free record, and there are at least twice as many records as threads
-   that the last sweep found living. So there are at most twice as many records as living threads,
-   or 16. The cost is bounded, too, because a sweep checks each record once, and at least half of
-   the records were made or claimed since the last sweep. */
+/* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
+   its first call so late that the hook no longer ran. A call runs the sweep at its end on two
+   conditions: the call took the last free record, and there are at least twice as many records as
+   threads that the last sweep found living. So there are at most twice as many records as living
+   threads, or 16. The cost is bounded, too, because a sweep checks each record once, and at least
+   half of the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -25674,8 +25675,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
-       map stopped and had changed nothing. So the record counts as outside. */
+    /* At the fork the map of blocks was stopped. A thread that was inside a shard (a part of the
+       map) had found it stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25704,9 +25705,9 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
-   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
-   due. A band check compares a device with the thresholds of its bands, and runs the host's
+/* Does the work that is due at the end of a call and at a safe point. A safe point is a moment at
+   which code of the host may run. The alert mask of the ledger has a bit for each kind of work that
+   is due. A band check compares a device with the thresholds of its bands, and runs the host's
    callbacks if a threshold is reached. A fence is something of the host that a freed block waits
    for. A poller is a thread that samples a physical device. Owns the list of the threads that wait
    for frees. May use books/, calls/deferred and services/. It reaches services/pollers by a pointer
@@ -25731,9 +25732,10 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
-   fences are done, runs band checks, samples physical devices that have no poller, saves a due
-   snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point. It saves a snapshot and an export that are due, and writes a
+   report that was requested. For the devices of a selector it ends the freed blocks whose fences
+   are done, samples physical devices that have no poller, and runs band checks. It runs host
+   code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
