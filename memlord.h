@@ -15,9 +15,9 @@
 
     Include memlord.h without the define in every other file that calls it. The file with
     the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
-    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h; with ONE=1 it makes one
-    file of the two. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc for
-    pkg-config and memlord::memlord for CMake.
+    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h to a directory; with ONE=1 it
+    joins the two to one file. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc
+    for pkg-config and memlord::memlord for CMake.
 
     Contents: search for a tag to jump there
         >>index          the twelve calls you need, then every group in one line
@@ -135,14 +135,14 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Ledger    `memlord *lord`, one independent account book. Every function that works on a
-              ledger has it as its first argument. With a NULL ledger MemLord is switched off,
-              and a call costs one branch: functions with a memlord_result return MEMLORD_OK
-              and fill structs with zeros, even memlord_block_find. Only memlord_site_place
-              returns E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
+    Ledger    `memlord *lord`, one independent account book. Every function that works on a ledger
+              has it as its first argument. With a NULL ledger MemLord is switched off, and a call
+              costs one branch. Functions that return a memlord_result then return MEMLORD_OK and
+              fill structs with zeros, even memlord_block_find. Only memlord_site_place returns
+              E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
               memlord_would_fit and memlord_plan_fit return -1, and the rest return 0.
-              memlord_alloc_retry still calls the host's function, once. A fence that is
-              passed is dropped at once. The same holds with MEMLORD_DISABLE.
+              memlord_alloc_retry still calls the host's function, once. A call with a fence calls
+              the `drop` of the fence at once. All this holds with MEMLORD_DISABLE, too.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
               selector (parameters named `sel`) the index MEMLORD_ANY means every index
               of the type, and memlord_device_all() means every device.
@@ -165,20 +165,20 @@
               A ledger takes the stack of every alloc, or of a sample of the allocs. Totals
               from a sample are unbiased estimates with a standard error. Each run, process
               and ledger takes another sample, unless memlord_desc.stack_seed makes the
-              sample repeatable. A block keeps its stack until it ends. After a realloc the
-              block is sampled again; a move keeps its stack. Reports say what each stack held
-              at the peak of its device. TEXT has the largest stacks.
+              sample repeatable. A block keeps its stack until it ends, also when it moves; only a
+              realloc samples it again. Reports say what each stack held at the peak of its device.
+              TEXT has the largest stacks.
               JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
               stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
               HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
               to the samples, so that they add up to the ledger. A stack gets at most 4 times
-              what its samples stand for. The other blocks of its site, and those of a site
-              without a sample, have the site alone as their stack. MEMORY_VIZ shows the
-              sampled blocks, and the events of their allocs, with their stack. It shows all
-              other blocks and events with their site.
-    Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag.
-              A block keeps its tag until it ends or is retagged, whichever thread frees
-              it. An arena's bytes are taken off the tag of the thread that takes them.
+              what its samples stand for. The other blocks of the site, and all blocks of a
+              site without a sample, have the site alone as their stack. MEMORY_VIZ shows the
+              sampled blocks, and the events of their allocs, with their stacks. It shows all other
+              blocks and events with their sites.
+    Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag. A block
+              keeps its tag until it ends or is retagged, whichever thread frees it. Arena bytes
+              come off the tag of the thread that takes them off the arena.
     Physical device  memory that several devices share. cpu, pinned and mapped are one
               physical device. memlord_device_share adds others to it, such as an integrated
               GPU. A physical device has one capacity, one limit and one headroom.
@@ -190,28 +190,28 @@
     Account   bytes charged to a request or a user. A charge does not change the live bytes of
               the device. An account's limit is a quota for memlord_reserve and
               memlord_alloc_retry.
-    Pool      device memory that your own allocator has reserved, and serves requests
-              from. A pool is a device of its own: it has the type OTHER, or its real type
-              with an index of its own. memlord_device_share says which device it lives in.
+    Pool      device memory that your own allocator has reserved, and serves requests from. A pool
+              is a device of its own. It has the type OTHER, or the type of the real device with an
+              index of its own. memlord_device_share says which device the pool lives in.
               Record what the pool hands out, and set what it holds: memlord_pool_set.
-              Do not record the segments of the pool, on whichever device: the bytes that it
+              Do not record the segments of the pool, on whichever device: the bytes that the pool
               hands out would count twice.
     Band      a range of used % with a threshold at which a collection is due.
     Collection  a run of the host's callbacks for a device, to give memory back.
-    Fence     tells when a device is done with a block. A block freed before that is
-              pending: it is still live until its fences are done.
+    Fence     tells when a device is done with a block. A block that is freed earlier is pending: it
+              is live until its fences are done.
     Stream    a queue of a device's work. A block remembers the stream it was allocated on, if
               the host names it: memlord_stream_set. TEXT and JSON have the live bytes of each
               stream.
     Part      a named piece of a live storage (a tensor in a weights buffer). A part adds no
               bytes to any total.
-    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes
-              that it allocated less those it freed, its peak, and its time. Scopes nest, and
+    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes that
+              the scope allocated less the bytes it freed, its peak, and its time. Scopes nest, and
               other threads can adopt a scope. A block remembers the scope it was allocated in.
-    Context   the open tags and scopes, the default tag, account, stream and tickets that the
-              calls of a thread use. Each thread has a context of its own. A fibre, a coroutine
-              or a job can have one, too: memlord_context_swap. Where a comment says that a
-              thread has a tag, a scope or the like, the thread's present context has it.
+    Context   what the calls of a thread use: the open tags and scopes, the default tag, the
+              account, the stream and the tickets. Each thread has a context of its own. A fibre, a
+              coroutine or a job can have one, too: memlord_context_swap. Where a comment says that
+              a thread has a tag, a scope or the like, that belongs to the thread's present context.
     Mistake   a call that the host should not have made, such as a double free. Names in the
               API call it an anomaly. memlord_anomalies_each tells where each was made.
     Snapshot  the totals of every device at one moment. A checkpoint is a snapshot with a name.
@@ -226,47 +226,47 @@
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset. It is never too
-                         high, and too low by at most peak_error. Calls that overlap count
-                         as if one came after the other, in any order. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. If another
-                         thread resets the peak, it is 0 again from the next call of the
-                         recording thread on. Otherwise each thread counts on its own, and
-                         adds its count to the peak from time to time. Busy threads hold back
-                         about 4 KiB together, or a 64th of the peak if that is more. Their
-                         parts do not grow again when some of them end. Threads that have been
-                         idle since other threads came can hold back more: with 8 threads
-                         twice as much. No thread holds back more than counter_batch. The same
-                         holds for tags. It holds for sites, too, but the first thread of a
-                         site may hold back a counter_batch. JSON has the peak_error of
-                         each tag and site. A reader of the peak, such as a report or a
-                         snapshot, raises it to the live bytes of that moment if these
-                         are more. The peak of a scope is exact on one device if no
-                         threads share the scope. On several devices it is an upper
-                         bound: memlord_scope_export
-        freed            bytes credited since the last collection or reset. The host has freed
-                         them; its allocator, or the driver, may still hold the memory
+                         high, and too low by at most peak_error. Calls that overlap count as if one
+                         came after the other, in any order. peak_error is 0 if MEMLORD_FLAG_EXACT
+                         is set, or if only one thread records. (If a second thread resets the peak,
+                         peak_error is 0 again from the next call of the recording thread on.) In
+                         all other cases each thread counts on its own, and adds its count to the
+                         peak from time to time; the bytes not added yet are held back. Busy threads
+                         together hold back about 4 KiB, or a 64th of the peak if that is more. The
+                         part of each thread does not grow again when other threads end. Threads
+                         that were idle while other threads came can hold back more: with 8 threads
+                         twice as much. No thread holds back more than counter_batch. All this holds
+                         for the peaks of tags and sites, too, except that the first thread of a
+                         site may hold back a counter_batch. JSON has the peak_error of each tag and
+                         site. A reader of the peak, such as a report or a snapshot, raises the peak
+                         to the live bytes of that moment if these are more. The peak of a scope is
+                         exact on one device if no threads share the scope. On several devices the
+                         peak of a scope is an upper bound: memlord_scope_export
+        freed            bytes credited since the last collection or reset. The host has freed them,
+                         but its allocator or the driver may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
         total_allocated  all bytes recorded in this epoch, growth included. Lifetime
                          totals count modulo 2^64; live values never wrap
         total_freed      all bytes credited in this epoch, shrinkage included
-        reserved         what the host's pool holds of the device, set by memlord_pool_set.
-                         `cached` is the part of it that is not allocated
-        limit, held      the limit of its physical device, and the bytes that tickets keep of it
+        reserved         what the host's pool holds of the device, set by memlord_pool_set. `cached`
+                         is the part of `reserved` that is not allocated
+        limit, held      the limit of the physical device, and the bytes of it that tickets keep
 
     In a report's table of capacity, which lists physical devices:
 
-        used             what the source says, plus what was recorded since its sample, less
-                         what was freed since: see memlord_capacity_source_set. In TEXT it is
+        used             what the capacity source says, plus what was recorded since the sample,
+                         less what was freed since: see memlord_capacity_source_set. In TEXT it is
                          `total` less `free`
-        self             live bytes of all devices that share it, without mapped files
-        process          what else this process holds, as the source says: `context`, the free
-                         memory of pools, and what was not recorded
+        self             live bytes of all devices that share the physical device, without mapped
+                         files
+        process          the further bytes that this process holds, as the source says: `context`,
+                         the free memory of pools, and what was not recorded
         others           the rest of `used`. If the source does not know this process's share,
                          `others` is all that is not self or context
-        neighbours       what other ledgers of the pressure page say they hold there, as of the
-                         last poll (memlord_pressure_open)
-        unaccounted      used - self - context - neighbours, where used is at most the total.
-                         So the free memory of your own pools is in it
+        neighbours       the bytes that other ledgers hold there, as they said on the pressure page
+                         at the last poll (memlord_pressure_open)
+        unaccounted      used - self - context - neighbours, where used is at most the total. The
+                         free memory of your own pools is a part of it
 
     Order: record an allocation after the real one, and a free before the real one. Once a
     block is really free, another thread may get its address and record it. For the same
@@ -290,10 +290,9 @@
         written, never compiled   MSVC, FreeBSD
 
     A function's name behind a return address (memlord_site_at) comes from the dynamic
-    symbol table: link the program with -rdynamic to see functions of its own. Before glibc
-    2.35 and outside Linux addresses keep their first name. If a library is replaced by
-    another at the same addresses, they still show the name of the first. Build ids are
-    known on Linux.
+    symbol table: link the program with -rdynamic to see functions of its own. Before glibc 2.35 and
+    outside Linux an address keeps its first name, even if another library is loaded at that address
+    later. Build ids are known on Linux.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -311,10 +310,10 @@
         MEMLORD_API            linkage of public functions, default extern (all files)
         MEMLORD_SHIM           redirects malloc, calloc, realloc, free, mmap and munmap
                                of this C file to MEMLORD_SHIM_LORD (default
-                               memlord_global()). Include memlord.h last. A block that
-                               other code allocates (strdup, getline) and this file
-                               frees counts in unknown_frees, and so does a munmap of
-                               anything but one whole mapping             (that file)
+                               memlord_global()). Include memlord.h last. If this file frees a block
+                               that other code allocated (strdup, getline), the free counts in
+                               unknown_frees. So does a munmap of anything but one whole mapping
+                               (that file)
         MEMLORD_PMR            declares mlord::resource, a std::pmr::memory_resource, in C++17
                                and later; <memory_resource> takes a compiler half a second
                                                                            (that file)
@@ -332,8 +331,8 @@
                                default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
-        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples what has grown old,
-                               and takes the snapshots and exports that are due
+        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples the devices whose sample
+                               is old, and takes the snapshots and exports that are due
                                                                            (one file)
         MEMLORD_NO_REPORTS     leaves out all formats but TEXT and JSON: for the others the
                                calls return E_UNSUPPORTED                  (one file)
@@ -343,9 +342,9 @@
                                _raise and memlord_device_id_set return E_UNSUPPORTED
                                                                            (one file)
         MEMLORD_NO_VERIFY      makes memlord_verify return E_UNSUPPORTED   (one file)
-        MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
-                               against the lock order, and what its functions require
-                               of each other, with MEMLORD_ASSERT          (one file)
+        MEMLORD_CHECK_LOCKS    to debug MemLord: checks with MEMLORD_ASSERT that each thread takes
+                               its locks in the lock order, and that what MemLord's functions
+                               require of their callers holds (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression) does something, such as abort, if the
                                expression is 0; the default does nothing   (one file)
 
@@ -357,8 +356,8 @@
                                stderr in colour or to your logger. Any value but 0 does so.
                                memlord_log_stderr then writes in colour. 2 also runs
                                memlord_verify at destroy
-        MEMLORD_ARGUMENTS=1    TEXT, JSON, HTML and TRACE have the program's arguments, cut to
-                               1 KiB (Linux). They may have secrets in them
+        MEMLORD_ARGUMENTS=1    TEXT, JSON, HTML and TRACE have the program's arguments, cut to 1 KiB
+                               (Linux). The arguments may have secrets in them
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10. It overrides poll_ms
                                and memlord_poller_start
@@ -371,7 +370,8 @@
 
     Every function may be called from any thread at any time, except
         memlord_destroy        no other call on that ledger may be in flight or follow
-        memlord_verify         reports what calls in flight are changing as wrong
+        memlord_verify         no other call may be in flight: a change that is only half made
+                               would look wrong
         memlord_context_swap   the host orders the calls on one context
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
@@ -379,45 +379,47 @@
     threshold. Fences run on threads that allocate, free or retire, and on pollers. Collections
     and fences run inside the host's own call, under whatever locks it holds there. A host with
     an allocator lock creates the ledger with MEMLORD_FLAG_DEFER. Then collections run only in
-    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences run there
-    and in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
-    them run only where the host asks for them.
-    No callback may throw: an exception that leaves a callback has the effect of longjmp. The
-    ledger takes a callback that was left so for a running one, until the thread that left it
-    makes such a call again, from the same frame of its stack or from one further out. (On a
-    thread that changes between stacks, as fibres do, the ledger may see that early or late.)
-    Until then, and for good if the thread ends, the ledger is restricted by
-        a collection       No other collection of its device runs, and memlord_gc_callback_remove
-                           on other threads waits for it. Afterwards it counts as failed.
-        a capacity source  The ledger does not ask it about its device, and
-                           memlord_capacity_source_set on other threads waits for it.
-        a logger           memlord_logger_set on other threads waits for it, and on its own thread
-                           returns E_STATE for other ledgers. No reader of the capacity samples on
-                           that thread.
-        a fence's done     It holds up its queue, and the thread polls this ledger's fences no
-                           more. Afterwards MemLord calls it again.
+    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers. Fences run in the same
+    places and in memlord_retire. If MEMLORD_FLAG_NO_THREADS is set, too, there are no pollers, and
+    collections and fences run only where the host asks for them.
+    No callback may throw: an exception that leaves a callback has the effect of longjmp. The ledger
+    takes a callback that was left in this way for one that still runs. This ends when the same
+    thread makes such a call again, from the same frame of its stack or from a frame further out.
+    (On a thread that changes between stacks, as with fibres, the ledger may notice that call early
+    or late.) Until then, and for good if the thread ends, the ledger is restricted, depending on
+    what was left:
+        a collection       No other collection of the device runs, and memlord_gc_callback_remove
+                           on other threads waits. Afterwards the collection counts as failed.
+        a capacity source  The ledger does not ask the source about that device, and
+                           memlord_capacity_source_set on other threads waits.
+        a logger           memlord_logger_set on other threads waits. On the thread that left the
+                           logger it returns E_STATE for other ledgers, and no reader of the
+                           capacity takes a sample there.
+        a fence's done     The fence holds up its queue, and the thread polls no fences of this
+                           ledger. Afterwards MemLord calls `done` again.
         an unwinder        The thread takes no stacks: its blocks have one return address.
-        a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
-                           capacity samples there.
-    Some things stay so until destroy. A fence's drop that is left holds up its queue. A
+        a memlord_try_fn   On that thread memlord_alloc_failed counts nothing, and no reader of the
+                           capacity takes a sample.
+    Some effects last until destroy. A fence whose `drop` is left holds up its queue. A
     memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
     function is left is never given back, not even by destroy. An alloc whose unwinder is left is
-    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock: a thread
-    that left the allocator records nothing more.
+    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock by longjmp: a
+    thread that left the allocator records nothing more.
     MemLord has threads of its own. A poller for each physical device starts with the first call
     that touches a device with a capacity source, a collection callback and a strategy. With
-    MEMLORD_FLAG_NO_THREADS there are none. They take no signals. With MEMLORD_FLAG_DEFER the
-    poller of the cpu starts when a callback is added. It starts the others when it sees that
-    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start;
-    with MEMLORD_FLAG_NO_SNAPSHOT_THREAD calls take them. One writes a file, after
-    memlord_export_start. The last one is the listener, which answers the neighbours, after
-    memlord_pressure_open. The listener runs collection callbacks even with
+    MEMLORD_FLAG_NO_THREADS no poller starts. The threads of MemLord take no signals. With
+    MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. That poller starts the
+    others when it sees that their devices were touched. memlord_snapshots_start starts a thread
+    that takes snapshots; with MEMLORD_FLAG_NO_SNAPSHOT_THREAD the host's calls take them.
+    memlord_export_start starts a thread that writes a file. memlord_pressure_open starts the
+    listener, a thread that answers the neighbours. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
     MemLord calls a ledger's allocator while it holds no lock. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
-    recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
-    first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
-    longer than 0.1 s, because that malloc may wait for a lock which the other thread holds.
+    recorded. In the process's first memlord_create or memlord_global pthread_atfork may call
+    malloc; a call from that malloc is not recorded either. Meanwhile another thread's first call
+    waits, but no longer than 0.1 s, because that malloc may wait for a lock which the other thread
+    holds.
     MemLord works before main, in a malloc that libc calls while libc is set up, and in a
     static program. Do not call it in the resolver of an IFUNC: there are no thread-locals
     yet.
@@ -432,58 +434,59 @@
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
     functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
-    dlclose once it has made memlord_global or a thread of MemLord's, and on Windows once it
-    has made a ledger. The call that makes one of these waits for a dlopen in progress. Link
-    the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
-    last for ever. It does if the library's constructor waits for a thread that makes one of
-    these, or if the host makes one under a lock that its malloc takes. With -z,nodelete the
-    call waits for nothing. musl unloads no library. On other systems, link the library with
-    that option if it uses memlord_global or a thread of MemLord's.
+    dlclose once it has made memlord_global or a thread of MemLord's. On Windows it stays loaded
+    once it has made a ledger. A call that makes a global ledger, a thread or, on Windows, a ledger
+    waits for a dlopen in progress. That wait lasts for ever if the library's constructor waits for
+    a thread that makes such a call, or if the host makes such a call under a lock that its malloc
+    takes. Link the library with -Wl,-z,nodelete if that may happen, or if the library is closed at
+    any other time. With -z,nodelete the call waits for nothing. musl unloads no library. On other
+    systems, link the library with that option if it uses memlord_global or a thread of MemLord's.
     Functions are not async-signal-safe, except memlord_request_save.
-    Except for that wait for a dlopen, a call waits only for other calls in progress. It spins,
+    Except for the wait for a dlopen, a call waits only for other calls in progress. It spins,
     then yields, then sleeps for 50 us to 1 ms at a time. Because it sleeps, a real-time thread
-    (SCHED_FIFO) does not block the thread it waits for, even if that has a lower priority on the
-    same processor. There is no priority inheritance: such a wait can take several milliseconds.
-    On Linux the first call of a thread on storages that another thread has used alone calls
-    membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
-    takes two atomic operations more. After a late refusal each such first call also sleeps
-    for 1 ms, until all threads that have used the ledger have made another call or have
-    ended. Enter the sandbox before the first ledger is created, and no call sleeps.
+    (SCHED_FIFO) does not block the thread it waits for, even if that thread has a lower priority on
+    the same processor. There is no priority inheritance: such a wait can take several milliseconds.
+    On Linux, when a thread first uses storages that only another thread has used so far, its call
+    runs membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
+    takes two atomic operations more. After a late refusal such a first call also sleeps for 1 ms.
+    This ends when all threads that have used the ledger have made another call or have ended. Enter
+    the sandbox before the first ledger is created, and no call sleeps.
     ----------------------------------------------------------------- >>errors ---
 
-    Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has
-    changed nothing but the counters of anomalies, drops and refusals, unless its comment says
-    otherwise, as those of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
-    memlord_snapshots_start do. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
-    have run callbacks. Results may be ignored.
+    Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has changed
+    nothing but the counters of anomalies, drops and refusals. The exceptions are memlord_free_n,
+    memlord_release_n, memlord_realloc_begin and _end, and memlord_snapshots_start; their comments
+    say what they change. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may have
+    run callbacks. Results may be ignored.
     MemLord never asserts, aborts or exits. It prints only if MEMLORD_DEBUG or memlord_log_stderr
     is set.
 
     Mistakes of the host are anomalies. They are counted per device and shown in every report but
     FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
     where each was made. The first of each kind at a site is logged as a warning.
-        unknown_frees          a free, release or realloc of a storage that is not live; if
-                               the ledger knows no more devices, only the sum of all has it
+        unknown_frees          a free, release or realloc of a storage that is not live. If the
+                               ledger has no room for the device, the call counts only in the sum of
+                               all devices
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
-        underflows             arena_sub of more than the balance, which is now 0; or a tag that
-                               gave up arena bytes that its device does not have
+        underflows             a memlord_arena_sub of more than the balance, which becomes 0; or a
+                               tag that gave up arena bytes because its device has fewer
         fence_failures         fences that failed; they count as done
-        refused                calls that record, tag or set a pool and returned E_INVALID
-                               or E_DEVICE, as for a selector where a device is needed or for
-                               a storage of 0; and allocs with a ticket or an account that is
-                               not open. If the device is not known, only the sum of all has
-                               it. Each function logs each such result once, and once
-                               at each of the sites that the ledger keeps
-    An end of a tag or a scope that was not begun is a mistake, too; no statistic counts it. The
-    ledger keeps the places of the first 64 mistakes that differ in kind or site.
+        refused                calls that record, tag or set a pool and returned E_INVALID or
+                               E_DEVICE, for example because of a selector where a device is needed,
+                               or of a storage of 0; and allocs with a ticket or an account that is
+                               not open. If the device is not known, the call counts only in the sum
+                               of all devices. For each function each such result is logged once,
+                               and once at each of the sites that the ledger keeps
+    The end of a tag or a scope that was not begun is a mistake, too, but no statistic counts it.
+    The ledger keeps the places of the first 64 mistakes that differ in kind or site.
     What did not fit is counted, too, and never silently lost:
-        dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
-                               device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
-        dropped_sites          more sites, tags or stacks than fit, or more bytes of names
-                               than MEMLORD_MAX_STRINGS: blocks are recorded without
-                               them; or a guard that ended in another context than it
-                               began in
+        dropped_allocs/_bytes  allocs for which the map could not grow: give the ledger's allocator
+                               more; or allocs on one device too many (E_DEVICE): raise
+                               MEMLORD_MAX_DEVICES
+        dropped_sites          sites, tags or stacks that did not fit, also because of
+                               MEMLORD_MAX_STRINGS: blocks are recorded without them; or guards that
+                               ended in another context than they began in
         dropped_events         events that were overwritten in the ring, or had no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
     that failed, and reports say how many. The first dropped tag and the first dropped scope are
@@ -493,10 +496,10 @@
 
     alloc, free, retain, release, track, realloc: a call takes from about 10 ns up to the cost of
     a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
-    tag, and allocs of an account take some tens of ns more. They make no system call, and take
-    no lock shared by threads that work on their own blocks (but for arenas). Their cost does not
-    grow with devices, threads or blocks, except when a table grows (one of 1024 shards at a
-    time) or a thread first meets storages of another.
+    tag, and allocs of an account take some tens of ns more. They make no system call. Threads that
+    work on their own blocks share no lock (except for arenas). The cost does not grow with devices,
+    threads or blocks, except when a table grows (one of 1024 shards at a time) or when a thread
+    first meets storages of another thread.
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
@@ -506,9 +509,9 @@
     own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
-    a call. Within counter_batch bytes per thread of a threshold each call adds up the counts
-    of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
+    a call. When the bytes come as near to a threshold as a counter_batch for each thread, each call
+    adds up the counts of all threads. A collection costs what its callbacks do. A scope costs some
+    tens of nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
     one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 104 bytes
     each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
@@ -720,7 +723,7 @@ MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device
     MLI_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
 
 /* Writes the name of a device ("cuda:1", "cpu") or of a selector ("cuda", "all"). Like snprintf it
-   returns the length without the 0, and writes at most `cap` bytes with the 0. */
+   returns the length without the terminating 0, and writes at most `cap` bytes, the 0 included. */
 MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
@@ -786,8 +789,8 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
-/* An unwinder writes this as its last frame if the stack goes on, but the unwinder cannot tell
-   where, as in code without unwind tables. Reports show such a stack as cut. */
+/* An unwinder writes this as its last frame when the stack has further frames that it cannot find,
+   as in code without unwind tables. Reports show such a stack as cut. */
 #define MEMLORD_FRAME_LOST ((void *)1)
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
@@ -795,9 +798,10 @@ typedef struct memlord_clock {
    follows it. fn runs inside the host's own call, with no lock of MemLord held. It may allocate;
    such a block gets no stack. A NULL fn means the platform's unwinder, _Unwind_Backtrace or
    RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is faster.
-   If a stack cannot be unwound, the stack is the one return address that is known, and reports
-   count such stacks. In every report a stack that does not reach its root begins with a frame that
-   says why: "[cut: deeper]" than stack_depth, "[cut: no unwind table]" or "[cut: not unwound]".
+   A stack that cannot be unwound has one frame, the return address that is known. Reports count
+   such stacks. If a stack does not reach its root, reports show a frame in place of the root, which
+   says why: "[cut: deeper]" (deeper than stack_depth), "[cut: no unwind table]" or "[cut: not
+   unwound]".
    The platform's unwinder reads tables, which gcc writes for C by default on
    x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
    are no such tables, and every stack is one address. */
@@ -849,9 +853,9 @@ typedef struct memlord_desc {
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
-/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device and,
-   where tags or sites are known, the ten largest groups by device, tag and site. It does nothing
-   for NULL and for memlord_global().
+/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device. Where
+   tags or sites are known, it also logs the ten largest groups of live blocks that have a device,
+   tag and site in common. It does nothing for NULL and for memlord_global().
    Threads: no call on the ledger may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
@@ -863,13 +867,13 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
 /* Makes the global ledger now, with a configuration. Call it before anything uses memlord_global:
    at the start of main, or in a static constructor.
-   Errors: E_STATE if there is a global ledger already: its logger gets a message or, if it has
-           none, desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
-           E_NOMEM. */
+   Errors: E_STATE if there is a global ledger already. The logger of that ledger gets a message; if
+           that ledger has no logger, desc->logger gets it. E_INVALID as for memlord_create, and if
+           desc->allocator is set. E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
-/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. It returns when
-   no other thread is in the old logger any more. A logger may call this function.
+/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. The call
+   returns when no other thread is in the old logger any more. A logger may call this function.
    Errors: E_STATE if the ledger's logger calls it while another thread sets a logger, or if the
            logger of another ledger calls it: the two could wait for each other. */
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
@@ -878,8 +882,8 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
 /* Checks that the ledger agrees with itself. It compares the map with the counters of devices,
    sites and tags. It also checks accounts, arenas, tickets, pending blocks and parts. It is for
    tests and for bug reports.
-   Threads: no other call may be in flight, because the check would take what that call changes
-           for a fault.
+   Threads: no other call may be in flight, because the check would report a change that is only
+           half made as a fault.
    Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
@@ -894,20 +898,20 @@ MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
-   device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped in this way is not recorded, and its free returns
-   MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
-   one it lets one free of an unknown storage on a device of the same type pass.
+   device; E_NOMEM if the map cannot grow. E_INVALID and E_DEVICE count in `refused`, E_NOMEM counts
+   in dropped_allocs. After E_NOMEM the storage is dropped: it is not recorded. Its free returns
+   MEMLORD_OK, and does not count in unknown_frees. The ledger remembers 64 dropped storages. For
+   each further one it accepts the free of one unknown storage on a device of the same type.
    Cost:   tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
 /* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
-   function and line in one module are one site. The ledger reads a record when it first sees it,
-   copies its strings, and from then on knows the site by the record's address. If dlopen loads a
-   plug-in where another plug-in was, a record of the new one may be at the address of an old
-   record. The ledger then takes the new place for the old one. To prevent that, link plug-ins that
-   plant sites with -Wl,-z,nodelete. */
+   function and line in one module are one site. When the ledger first sees a record, it copies the
+   strings. From then on it knows the site by the record's address. If dlopen loads a plug-in where
+   another plug-in was, a record of the new plug-in may be at the address of an old record. The
+   ledger then takes the new place for the old place. To prevent that, link plug-ins that plant
+   sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -939,15 +943,16 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
    uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
    storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
    each realloc.
-   Requires: no other thread can have got the old address since the real realloc, as when the block
-             has grown in place. Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+   Requires: no other thread can have got the old address since the real realloc. That holds if the
+             block has grown in place, or if only one thread allocates. Otherwise use
+             memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* What memlord_realloc_begin and memlord_free_begin pass to the functions that end them. Only the
-   library uses its fields. */
+/* What memlord_realloc_begin passes to memlord_realloc_end, and memlord_free_begin to
+   memlord_free_end. Only the library uses the fields. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -958,15 +963,15 @@ typedef struct memlord_realloc_token {
 /* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
    counting its bytes. Call it before the real realloc, because another thread may own the old
    address once the real realloc returns. Every begin needs one end.
-   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
-           same, and memlord_realloc_end then begins the new storage. */
+   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts the call. The token is valid
+           all the same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Ends a realloc: records what the real one did. new_storage 0 says that the real one failed; then
-   the old storage comes back as it was. Requires: the token itself, not a copy of it.
+/* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
+   failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
    Errors: E_STATE if the token was used already, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
@@ -977,20 +982,21 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
 
 /* Begins a free whose real call may fail. It takes the storage off the map (the table of live
    storages), and goes on counting its bytes. If the storage has recorded uses (memlord_block_use),
-   it is freed here instead, and is pending until they are done. Storage 0 does nothing. Every begin
-   that returned MEMLORD_OK needs one end.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
-           already. */
+   this call frees it, and it is pending until those uses are done. Storage 0 does nothing. Every
+   begin that returned MEMLORD_OK needs one end.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. E_STATE if the
+           storage is pending already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends a free: takes the bytes of the storage off the counts or, if the real call `failed`, brings
-   the storage back. A storage with recorded uses comes back without its uses, its views and its
-   description. The token may also come from memlord_realloc_begin, if its realloc turned out to be
-   a free.
+/* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
+   call has failed, and the storage comes back. A storage with recorded uses comes back without its
+   uses, its views and its description. The token may also come from memlord_realloc_begin, if the
+   realloc turned out to be a free.
    Errors: E_STATE if the token was used already or came from another ledger, or if
-           memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
+           memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
+           comes back, which counts as dropped. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1008,31 +1014,32 @@ MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *bl
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tells when a device has done what was asked of it. A fence stands for an event, or for a value of
-   a timeline. MemLord calls both functions with no lock held, and they may call the ledger. */
+/* Tells when a device has finished a piece of work. A fence stands for an event of the device, or
+   for a value of a timeline. MemLord calls both functions with no lock held, and they may call the
+   ledger. */
 typedef struct memlord_fence {
     int (*done)(void *user);  /* 1: done, 0: not yet, < 0: failed; may not block */
     void *user;
     uint64_t queue;           /* the number of a queue (a stream), whose fences complete in order */
-    void (*drop)(void *user); /* called once `done` is not called any more; may be NULL */
+    void (*drop)(void *user); /* called when `done` will not be called again; may be NULL */
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets the tag, description, references and mark of the source. `moves` of the
-   destination counts the move, and reports count moves per pair of devices. If `fence` is not NULL,
-   or the source has recorded uses (memlord_block_use), the source is pending until all of them are
-   done, as after memlord_free_deferred.
-   Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
-           no `done`. */
+   destination gets the tag, description, references and mark of the source. The statistic `moves`
+   of the destination's device counts the move, and reports count moves per pair of devices. If
+   `fence` is not NULL, or the source has recorded uses (memlord_block_use), the source is pending
+   until the fence and the uses are done, as after memlord_free_deferred.
+   Errors: E_UNKNOWN if the source is not live; unknown_frees counts the call. E_INVALID if the
+           fence has no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site)
     MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
 
-/* Records that bytes were copied between devices and the source stays. `copies` of the destination
-   counts the copy, and reports count copies per pair of devices. No live bytes change: record the
-   storage of the copy with memlord_alloc.
+/* Records that bytes were copied from one device to another. The statistic `copies` of the
+   destination counts the copy, and reports count copies per pair of devices. No live bytes change:
+   record the storage of the copy with memlord_alloc.
    Errors: E_DEVICE if `from` or `to` is not one device; E_INVALID for more than 2^48 bytes;
            E_NOMEM.
    Cost:   a few atomics; the first copy between two devices also takes a lock. */
@@ -1053,8 +1060,8 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
                                           uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Drops a reference. The last one ends the storage. Storage 0 does nothing.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. */
+/* Drops a reference. If it was the last reference, the storage ends. Storage 0 does nothing.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1071,10 +1078,10 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 /* -- arenas: bytes that belong to no storage -- */
 
 /* Adds bytes to the arena balance of a device, under the tag of this thread. The balance is the
-   bytes that were added and not taken yet; they belong to no storage. A site counts the bytes that
-   it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
-   block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
-   has a site and a stack.
+   bytes that were added and not taken off yet. They belong to no storage. A site counts the bytes
+   that it added and took, but has no live arena bytes. Record an arena that is one piece of memory
+   as a block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then
+   it has a site and a stack.
    Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
    Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
@@ -1083,40 +1090,42 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
 
 /* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance
    becomes 0, underflows counts the call, and the result is MEMLORD_OK. The bytes come off the tag
-   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
-   then have more than the device, the largest tags give up the excess, and each of them counts as
-   an underflow. Storages are never touched.
+   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If all tags
+   together then have more arena bytes than the device, the largest tags give up the excess. Each
+   tag that gives up bytes counts as an underflow. Storages are never touched.
    Errors: E_INVALID for more than 2^48 bytes in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- fences: memory that the device still uses --
-   A block whose free has to wait is pending. Its bytes are still in `allocated`, but free, release,
-   retain and use do not find it. To poll a fence is to call its `done`. memlord_retire and
-   memlord_gc_poll poll fences, the poller of a device does, and memlord_alloc_retry does before
-   each further attempt. The fences of one device and queue are polled in the order of the frees. A
-   block waits for the blocks of its queue that were freed before it, so a slow queue holds up only
-   itself. These polls and a deferred free look at every queue of the device type. An alloc or a
-   free polls up to four fences of one queue of its device type. After a `done` that returned 0 such
-   calls leave the queue alone for a while. The while doubles with each further 0, up to 256 calls
-   or 10 ms (one call in eight reads the clock). Calls on other device types cost as much as with
-   nothing pending. A failed fence counts as done, and in fence_failures. A host whose streams wait
-   for each other's events needs no fences: it calls memlord_free. */
+   A block whose free has to wait is pending. Its bytes are still in `allocated`, but a call that
+   frees, releases, retains or uses a block does not find it. To poll a fence is to call its `done`.
+   A failed fence counts as done, and in fence_failures. Fences are polled by memlord_retire,
+   memlord_gc_poll, memlord_free_deferred and the pollers of devices, and by memlord_alloc_retry
+   before each further attempt. Each of these looks at every queue of the device type. Besides, an
+   alloc or a free polls up to four fences of one queue of its device type. After a `done` that
+   returned 0, allocs and frees leave the queue alone for a while. The while doubles with each
+   further 0, up to 256 calls or 10 ms (one call in eight reads the clock). Pending blocks make no
+   call on another device type slower. The fences of one device and queue are polled in the order of
+   the frees. So a block waits for the blocks of its queue that were freed before it, and a slow
+   queue holds up only itself. A host whose streams wait for each other's events needs no fences: it
+   calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
    MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
    if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
    storage ends that storage first.
-   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
-           unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
+   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live; unknown_frees
+           counts the call. E_NOMEM. After an error MemLord calls neither `done` nor `drop`. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
                                                  uint64_t storage, memlord_fence fence,
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Ends a pending storage now, whatever its fences say. It is for a host whose device tells when it
-   is done. MemLord drops the fences of the storage, and does not call their `done` any more.
+/* Ends a pending storage now, whatever its fences say. It is for a host that learns from its device
+   when the device is done with the storage. MemLord drops the fences of the storage, and does not
+   call their `done` any more.
    Errors: E_UNKNOWN if the storage is not pending. Nothing changes, and nothing is counted.
    Cost:   the same as a free. */
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
@@ -1125,14 +1134,14 @@ MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device devic
 /* Records that a live storage is used by the work that the fence stands for, as record_stream of
    PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
    uses are done. A later use on the same queue replaces an earlier use.
-   Errors: as memlord_free_deferred, but unknown_frees does not count E_UNKNOWN. */
+   Errors: as memlord_free_deferred, but unknown_frees does not count the call. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
 /* Ends every pending storage whose fences are done, and returns how many bytes these storages had.
-   Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
-           done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
+   Cost:   a few ns with nothing pending; else a call of `done` for each queue, for each fence that
+           is done, and for each fence that MemLord has not called yet (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* -- sites: which code allocates -- */
@@ -1147,8 +1156,8 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
    dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
    Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
    memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
-   log. After dlclose the site stays as it was. If another module then gets the address, its site is
-   a new one. The result is never NULL, and lives until destroy.
+   log. After dlclose the site stays as it was. If another module is then loaded there, the address
+   gets a new site. The result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1157,7 +1166,7 @@ MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_addr
    line of a script. NULL strings are "". If `file` is a literal of the same module, the result is
    the site that MEMLORD_SITE plants in that line. The strings are copied. The result is never NULL,
    and lives until destroy.
-   Cost:   some tens of ns after this thread's first call with this pointer `file` and this line. */
+   Cost:   some tens of ns; more in a thread's first call with this line and this pointer `file`. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1166,8 +1175,8 @@ MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
-/* The place of the code at a return address. `offset` is the place of the call in the file (that of
-   the byte before the return address), in the form that addr2line takes. */
+/* The place of the code at a return address. `offset` is the place of the call in the file, in the
+   form that addr2line takes. It is the place of the byte before the return address. */
 typedef struct memlord_place {
     const char *module;   /* path of the executable or library; "": none, as for JIT code */
     const char *build_id; /* build id of the module in hexadecimal; "": none, or the system does not
@@ -1176,8 +1185,8 @@ typedef struct memlord_place {
 } memlord_place;
 
 /* Gets the module, offset and build id of a site that memlord_site_at made. They are those of the
-   moment when the address was first seen; the module may be unloaded by now. The strings live until
-   destroy.
+   moment when the ledger first saw the address. The module may be unloaded by now. The strings live
+   until destroy.
    Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
            ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
@@ -1198,20 +1207,21 @@ typedef struct memlord_function {
     int library;     /* 1: it is a function of a standard library */
 } memlord_function;
 
-/* Names the functions at a return address, the innermost first: each is inlined in the next one.
-   Reports show all of them in stacks. They show the site as the first function that is not of a
-   library; if there is none, as the last one. The strings are copied.
+/* Names the functions at a return address, the innermost first: each is inlined in the next one. In
+   stacks reports show all of them. Where a report shows the site alone, it shows the first function
+   that is not of a library or, if all are, the last function. The strings are copied.
    Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
            or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
                                                       const memlord_function *functions,
                                                       size_t count) MLI_OFF(MEMLORD_OK)
 
-/* The numbers of a site on one device. `alloc_bytes` and `allocs` were allocated at the site.
-   `free_bytes` and `frees` were freed at the site, wherever they were allocated. `live_bytes` were
-   allocated at the site and are not freed yet. A free without a site counts at no site. If a
-   realloc has another site than the block, the new site counts all bytes of the block in
-   `alloc_bytes`, and no alloc. From then on the new site has the live bytes. */
+/* The numbers of a site on one device. `alloc_bytes` and `allocs` are the bytes and the number of
+   the blocks allocated at the site. `free_bytes` and `frees` are those of the blocks freed at the
+   site, wherever they were allocated. `live_bytes` were allocated at the site and are not freed
+   yet. A free without a site counts at no site. If a realloc has another site than the block, the
+   new site counts all bytes of the block in `alloc_bytes`, and no alloc. From then on the new site
+   has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -1249,23 +1259,26 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
    numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
    stack_bytes), and counts as one divided by that probability. Then all numbers but `samples` are
-   estimates. They have no bias, except the peak, which is too high on average. Each run, process
-   and ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. A
-   forked child takes another sample than its parent. So errors average out over runs.
-   A realloc moves a block to the stack of its call. There it counts no alloc, and its growth counts
-   as allocated. After dlclose another module may have the address of a frame. The site of the frame
-   stays, and memlord_site_place tells the module that had it. If a stack does not reach its root,
-   its outermost frame is NULL, and the site of that frame says why, as "[cut: deeper]".
+   estimates. The estimates have no bias, except the peak, which is too high on average. Each run,
+   process and ledger takes another sample, unless stack_seed of memlord_desc makes the sample
+   repeatable. So the errors average out over runs. A forked child takes another sample than its
+   parent.
+   A realloc moves a block to the stack of the realloc. That stack counts no alloc, and counts the
+   growth of the block as allocated. After dlclose another module may be loaded at the address of a
+   frame. The site of the frame stays, and memlord_site_place tells the module that was there
+   before. If a stack does not reach its root, its outermost frame is NULL, and the site of that
+   frame says why, for example "[cut: deeper]".
    `samples` is the number of sampled allocs.
    `error_bytes` is the standard error of live_bytes, computed from the sampled blocks that are
-   live. The errors of several stacks add up by their squares. The true value is within two errors
-   in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
-   is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
-   In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
-   more in one case of 20. A stack without a sample is not listed.
-   `temporaries` is the number of sampled blocks that their own thread freed before the next of its
-   allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
-   caller could keep one buffer. */
+   live. The error of several stacks is the root of the sum of the squares of their errors. The true
+   value is within two errors in 94 of 100 cases if some 20 sampled blocks are expected to be live,
+   in 91 if 5 are, and in 62 if one is. An error of 0 means that live_bytes are exact, or that no
+   live block of the stack is a sample which stands for others. In the second case blocks that were
+   not sampled may be live: in 19 of 20 cases at most 3 * stack_bytes of them. A stack without a
+   sample is not listed.
+   `temporaries` is the number of sampled blocks that the allocating thread freed before its next
+   sampled alloc. If every alloc is sampled, the thread allocated nothing in between, so the caller
+   could keep one buffer instead. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* the site of each frame, in the module that had its address
@@ -1290,10 +1303,10 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
 
 /* Sets how the stacks of allocs are taken from now on. `depth` and `bytes` have the meaning of
    stack_depth and stack_bytes in memlord_desc. The unwinder is memlord_desc.unwinder. With depth 0
-   no more stacks are taken. A ledger that began without stacks can take them. A block keeps its
-   stack, or stays without one. Figures of earlier samples stay estimates.
+   no more stacks are taken. A ledger that began without stacks can take them later. A live block
+   keeps its stack, or stays without one. Figures that have earlier samples in them stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID if depth is over 128; E_STATE inside the ledger's own allocator. */
+   Errors: E_INVALID if depth is over 128; E_STATE if the ledger's own allocator makes the call. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
@@ -1305,8 +1318,8 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
    aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
              pthread_getattr_np, which allocates with a lock of the C library held. If the host
-             calls pthread_getattr_np itself, and the malloc inside it takes a stack, the first
-             call would wait for that lock for ever. */
+             itself is in pthread_getattr_np, and the malloc inside takes a stack, the first call
+             would wait for that lock for ever. */
 MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
@@ -1315,8 +1328,8 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
    The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
-   A selector of several devices adds the statistics up. To add one, add a line here and the code
-   that counts it. */
+   For a selector of several devices the statistics are added up. To add a statistic, add a line
+   here and the code that counts it. */
 #define MLI_STATS(X)                                                                          \
     X(allocated, LIVE, "live_bytes", "bytes live, pending included")                          \
     X(pending, LIVE, "pending_bytes", "bytes live that wait for their device")                \
@@ -1411,8 +1424,8 @@ typedef struct memlord_stats {
                                     once in a sum */
 } memlord_stats;
 
-/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. So
-   are those of memlord_freed and memlord_pending.
+/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. The
+   same holds for memlord_freed and memlord_pending.
    Cost:   a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the bytes that were freed since the last collection or reset, without those that are
@@ -1445,9 +1458,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0, also
-   those of sites and scopes, and sets each peak to the live bytes. Live storages stay live. Calls
-   of other threads wait meanwhile, as they do for memlord_peak_reset. */
+/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0. It
+   does so for sites and scopes, too. It sets each peak to the live bytes. Live storages stay live.
+   Calls of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
@@ -1601,9 +1614,10 @@ typedef struct memlord_anomaly {
 } memlord_anomaly;
 typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* not 0 stops */
 
-/* Calls fn for each kind and site of mistakes since the last reset, the oldest first, until fn
-   returns non-zero. It returns how often it called fn or, with fn NULL, how many there are. The
-   ledger keeps the first 64, and logs each of these once, as a warning. fn may call the ledger. */
+/* Calls fn for the mistakes since the last reset, once for each kind and site, the oldest first,
+   until fn returns non-zero. It returns how often it called fn or, with fn NULL, how often it would
+   call it. The ledger keeps the first 64 pairs of kind and site, and logs each of them once, as a
+   warning. fn may call the ledger. */
 MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
     MLI_OFF(0)
 
@@ -1621,8 +1635,9 @@ typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* no
    allocation more.
    Errors: E_INVALID if bytes is 0, the part is not inside the storage, or the rank is over 8;
            E_STATE if it overlaps another part; E_UNKNOWN if the storage is not live; E_NOMEM.
-   Cost:   a search, and a move of 8 bytes for each part behind it. That takes less than a us if
-           parts come by ascending offset, and 10 to 20 us in random order among 100,000. */
+   Cost:   a search, and a move of 8 bytes for each part at a higher offset. That takes less than a
+           us if parts are added by ascending offset, and 10 to 20 us among 100,000 parts in random
+           order. */
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MLI_OFF(MEMLORD_OK)
@@ -1664,10 +1679,10 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
 
 /* Sets the stream of this thread's later allocs, for hosts that allocate in the order of a stream
    (CUDA, HIP, SYCL). A stream is any 64-bit number; 0 means none, or the default stream. It returns
-   the stream that was set before, which the host sets again when it is done. A block keeps its
+   the stream that was set before, so that the host can set that again later. A block keeps its
    stream until it ends, also through realloc and move. Beyond 2^20 combinations of mark, scope and
-   stream, blocks are recorded without scope and stream, and reports count them among the dropped
-   scopes. If there is no memory for the thread's record, the thread has no stream, and
+   stream, blocks are recorded without scope and stream, and count among the dropped scopes of
+   reports. If there is no memory for the thread's record, the thread has no stream, and
    dropped_sites counts the call.
    Cost:   tens of ns; the next alloc takes the general path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
@@ -1681,9 +1696,9 @@ typedef struct memlord_tag_stat {
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
-/* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
-   whose `peak` is 0, as the ledger does not keep it. A device's tags and its untagged bytes add up
-   to its live bytes.
+/* Reads the numbers of a tag on the devices of a selector. They include its arena bytes. NULL reads
+   the untagged bytes; their `peak` is 0, because the ledger does not keep it. A device's tags and
+   its untagged bytes add up to its live bytes.
    Errors: E_UNKNOWN if nothing was ever allocated or planned under the tag on any device; *out is
            then zero. E_INVALID if `out` is NULL; E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
@@ -1722,17 +1737,18 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    was freed since, on all devices of the physical device. So one thread that asks before each alloc
    never gets more than was free at the sample. Mapped files do not count, because they are page
    cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
-   more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
-   the memory. Bytes that are allocated and freed there again and again count once, within a
-   counter_batch a thread. The figure is never below what the ledger's own devices hold.
+   more. A free on the cpu takes nothing off until the next sample, because the allocator below may
+   keep the memory. Memory of the cpu that is allocated and freed again and again counts once, give
+   or take a counter_batch for each thread. The figure is never below what the ledger's own devices
+   hold.
 
    These readers take a sample themselves if none is known, or if the latest one is older than three
-   poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
-   ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try
-   function, a fence, a logger or the ledger's allocator. Such a sample runs no collection; the next
-   recorded call looks at the bands. memlord_write, memlord_save and exports first do the same for
-   every device. The reports of memlord_request_save, and those at exit and at destroy, ask only the
-   built-in source. */
+   poll intervals and no poller runs. If a source fails, they ask it again after an interval at the
+   earliest. They ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source,
+   a try function, a fence, a logger or the ledger's allocator. A sample by a reader runs no
+   collection; the next recorded call looks at the bands. memlord_write, memlord_save and exports
+   first sample every device in the same way. The reports of memlord_request_save, and those at exit
+   and at destroy, ask only the built-in source. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -1743,10 +1759,10 @@ typedef struct memlord_other {
 #define MEMLORD_OTHERS 8
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
-   context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   among the live bytes. Reports show them, and take them off what is unaccounted. `others` are the
-   processes besides this one that hold most, the largest first; a pid of 0 ends the list.
-   memlord_explain and reports show them, with their names where Linux tells those. */
+   context, modules, stacks. The bytes of `context` are a part of `process`, if that is known, and
+   are not among the live bytes. Reports show them, and subtract them from the unaccounted bytes.
+   `others` are the processes besides this one that hold most, the largest first; a pid of 0 ends
+   the list. memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -1804,10 +1820,10 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 /* -- limits --
    A limit makes memlord_reserve and memlord_alloc_retry refuse a request. It never makes
    memlord_alloc refuse one, because that records an alloc that has happened. The limit of an
-   account refuses the same two calls. They keep live bytes plus tickets at or below both limits.
-   Bytes that a pool has reserved and not allocated do not count. A request that a limit refuses is
-   logged, and counts in no statistic: oom_failures counts the requests for which the device had no
-   memory. */
+   account makes the same two functions refuse a request. They keep live bytes plus tickets at or
+   below both limits. Bytes that a pool has reserved and not allocated do not count. A request that
+   a limit refuses is logged, and counts in no statistic: oom_failures counts the requests for which
+   the device had no memory. */
 
 /* Sets the limit of a physical device. 0 means no limit. The limit may be below the live bytes;
    then requests are refused until enough is freed.
@@ -1822,9 +1838,9 @@ MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_dev
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
 /* Returns how many bytes still fit: the smaller of limit - live bytes and capacity - bytes in use,
-   minus what open tickets keep. A negative result says how many bytes are too many. INT64_MAX says
-   that neither limit nor capacity is known. A device that is new to the ledger is added if its type
-   has a source.
+   minus the bytes that open tickets keep. A negative result says how many bytes are too many. The
+   result is INT64_MAX if neither limit nor capacity is known. A device that is new to the ledger is
+   added if its type has a source.
    Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
            source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
@@ -1838,8 +1854,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
-   result is -1. */
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. *short_by is 0 if
+   the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -1864,33 +1880,33 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 
 /* Reserves bytes of a device's limit for later allocs. The order is: memlord_reserve, the real
    allocation, memlord_alloc, memlord_reserve_commit. A ticket belongs to the thread that reserved
-   or adopted it. What that thread records on the device comes off the ticket, so that nothing
-   counts twice. The same holds for what memlord_alloc_retry records there: it needs room only for
-   what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does not
-   refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these count
-   in full, unless they name a ticket. A thread may hold any number of tickets for others that name
-   them.
+   or adopted it. The bytes that this thread records on the device come off the ticket, so that
+   nothing counts twice. Those of memlord_alloc_retry do, too: that call needs room only for the
+   bytes that the ticket lacks. An alloc of another thread comes off the ticket if it names the
+   ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a thread come off its
+   8 latest tickets. Further bytes count in full, unless the alloc names a ticket. A thread may hold
+   any number of tickets for other threads to name.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
-   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
-   and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
+   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`.
+   If it gave back something, reserve again. Or use memlord_alloc_retry, or wait until the host has
    freed something.
    Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
-           this thread uses there, or 2^62 in all. A warning then has the line of memlord_explain,
-           or names the account, at most once a second. E_INVALID if bytes is over 2^48 or `out` is
-           NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE if the ledger's own
-           allocator calls it. After an error *out is 0. */
+           this thread uses there, or 2^62 in all. At most once a second this is logged as a
+           warning, with the line of memlord_explain or the name of the account. E_INVALID if bytes
+           is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE
+           if the ledger's own allocator calls it. After an error *out is 0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 /* Ends a ticket, and gives back the bytes that no alloc has taken. Any thread may call it. Call it
    for a request that failed, too.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread, for example from a thread that accepts requests to one that serves
    them. A thread may adopt a ticket that it has.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
@@ -1915,8 +1931,8 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
                                                 memlord_account *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. What
-   tickets hold of the account counts against its limit.
+/* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. The
+   bytes that tickets hold of an account count against the account's limit.
    Errors: E_LIMIT over the account's limit or 2^48; E_INVALID if the account would fall below 0;
            E_UNKNOWN if the account is closed. After an error nothing has changed.
    Cost:   a few atomics. */
@@ -1925,17 +1941,17 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
 
 /* Uses an account for this thread. What the thread allocates on the account's device from now on,
    also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
-   whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
-   recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
-   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
-   the device's limit does. A ticket also holds bytes of the account, until an alloc uses these up
-   or the ticket is committed. A thread uses one account at a time, until the next call of this
-   function or the end of the thread. The account 0 means none. A resized block is charged its new
-   bytes. A move to another device ends the charge, and the block there is charged as an alloc.
-   Arenas are not charged.
-   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
-           account from before.
-   Cost:   these blocks take the general path, and 250 bytes more. */
+   whichever thread. Do not charge the same bytes by memlord_account_charge. These allocs are
+   recorded even if they exceed the account's limit; `refused` then counts them. memlord_reserve and
+   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as a request
+   over the device's limit does. A ticket also holds bytes of the account, until an alloc uses these
+   up or the ticket is committed. A thread uses one account at a time, until the next call of this
+   function or the end of the thread. The account 0 means no account. A resized block is charged its
+   new bytes. A move to another device ends the charge; the block on the new device is charged as an
+   alloc there is. Arenas are not charged.
+   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread uses the same
+           account as before.
+   Cost:   an alloc that is charged takes some tens of ns more, and its block 250 bytes more. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 /* Reads an account.
@@ -1950,8 +1966,8 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
 
 /* -- one alloc: site, tag, ticket, account and stream in one call -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
-   the thread has. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL the
+   alloc takes what its thread has set, except for the site. */
 typedef struct memlord_alloc_opts {
     const memlord_site *site; /* site of the alloc; NULL: none */
     const char *tag;          /* tag of the alloc, which is copied; "": no tag; NULL: the thread's
@@ -1965,13 +1981,12 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
-   any number of requests. Bytes beyond the ticket count in full. A ticket says nothing of an
-   account: name the account that is to be charged, too. A ticket that is closed or of another
-   physical device is taken as 0, and so is an account that is closed or of another device. Then the
-   alloc is recorded with what the thread has in its place, `refused` counts it, and the result is
-   MEMLORD_OK.
-   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has none, as after
-           memlord_tag_begin.
+   any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
+   account that is to be charged, too. A ticket that is closed, or of another physical device, is
+   taken as 0. So is an account that is closed, or of another device. The alloc is then recorded
+   with the thread's own tickets or account, `refused` counts it, and the result is MEMLORD_OK.
+   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
+           dropped_sites counts that.
    Cost:   the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
@@ -1980,26 +1995,26 @@ MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device devi
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% < hi
    decides. A collection is due when the band's metric is at or above its threshold. The threshold
-   is the larger (or, with COMBINE_MIN, the smaller) of `bytes` and `percent`; one that is 0 is not
-   used. For CACHED the percentage is of what the pool has reserved. For the other metrics it is of
-   the capacity, or of the limit if that is set and smaller.
+   is the larger of `bytes` and `percent` or, with COMBINE_MIN, the smaller. If one of the two is 0,
+   the other is the threshold. For CACHED the percentage is of what the pool has reserved. For the
+   other metrics it is of the capacity, or of the limit if that is set and smaller.
    used % is of the capacity, or of the limit where only that is known. While neither is known, only
    a band that covers 0 to 100 is looked at, and its `percent` is not used.
    A band fires again after its metric has been below 7/8 of the threshold. It also fires again when
    its metric has grown by 1/8 of the threshold since the last run, a failed run included. After a
-   new strategy and after memlord_reset it can fire at once; after a mere change of band it cannot.
-   So a band is no upper bound, because a run that could not give enough back is not tried again at
-   once.
-   The most specific strategy decides for a device: its own, else its type's, else that of all. It
-   is in force once a callback that serves MEMLORD_REASON_BAND matches the device. */
+   new strategy and after memlord_reset it can fire at once. When only the band changes, it cannot.
+   A band is no upper bound: if a run could not give enough back, no other run follows at once.
+   The most specific strategy decides for a device: that of the device, else that of its type, else
+   that of all. A strategy is in force once a callback that serves MEMLORD_REASON_BAND matches the
+   device. */
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
-                                 them */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; each free raises
+                                 their number */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -2020,8 +2035,8 @@ typedef struct memlord_band {
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
     MLI_OFF(MEMLORD_OK)
-/* Takes off the strategy of exactly this selector, so that a less specific one decides again. For
-   the selector of all devices that is the default strategy.
+/* Takes off the strategy of exactly this selector, so that a less specific strategy decides again.
+   Below the strategy of all devices there is only the default strategy.
    Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2066,7 +2081,7 @@ typedef struct memlord_gc_event {
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
     uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
-                                         ledger; this one and failed ones count */
+                                         ledger, with this one and the failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
@@ -2134,7 +2149,8 @@ typedef struct memlord_retry {
     uint32_t max_retries;         /* most attempts after the first */
     uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
                                      than initial_ms */
-    double multiplier;            /* each pause is so many times the one before; at least 1 */
+    double multiplier;            /* each pause is this many times as long as the one before; at
+                                     least 1 */
     void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
                                                   and wakes when enough is freed */
     void *user;
@@ -2155,10 +2171,10 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
-   the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
-   `needed`. While fn tries, no other alloc can use these bytes. A request that fails gives them
-   back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last
-   failure is logged with memlord_explain, after a new sample.
+   the device. Only the bytes beyond the tickets must fit. A collection for MEMLORD_REASON_LIMIT
+   gets these bytes as `needed`. While fn tries, no other alloc can use them. A request that fails
+   gives them back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default.
+   The last failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
            initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
            device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
@@ -2195,7 +2211,7 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 
 /* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
    It looks at the bands of the device, so a collection may run inside this call. If the device's
-   capacity source makes the call, no collection runs in it, but in a later call.
+   capacity source makes the call, the collection runs in a later call instead.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -2233,11 +2249,11 @@ enum {
                                   memlord_alloc_failed was called after it */
 };
 /* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
-   (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
-   is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
-   are then at least the sum of what the processes hold, and an emergency of one of them is an
-   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
-   limit takes its place. */
+   (see "capacity" above), or by the bytes that this ledger holds there plus those of its tickets,
+   if that is more. With a page (memlord_pressure_open) it is the pressure of all processes on the
+   page: the bytes in use are at least the sum of what these processes hold, and an emergency of one
+   of them is an emergency of all. The limit is that of this process alone. Where the capacity is
+   not known, the limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2265,16 +2281,17 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    After an error the ledger works alone, as before.
    The call starts a thread, the listener. The listener sleeps until a neighbour raises pressure, at
    most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
-   processes that are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel
-   tells of stalls for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR
-   and `needed` 0. A forked child joins again by the name at its first call; if it cannot, it works
-   alone. If the file of a page is removed, the ledger joins again by its name, within the interval
-   of pollers, and logs a warning.
+   processes that are gone. Without threads memlord_gc_poll does the work of the listener. Where the
+   Linux kernel tells of stalls for memory (PSI), a stall runs the cpu's callbacks with
+   MEMLORD_REASON_NEIGHBOUR and `needed` 0. A forked child joins again by the name at its first
+   call; if it cannot, it works alone. If the file of a page is removed, the ledger joins again by
+   its name, within the interval of pollers, and logs a warning.
    Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
    Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
-           refused; E_LIMIT if 64 ledgers are in it; E_IO if it cannot be opened or made, as when
-           the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64
-           bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses; E_NOMEM. */
+           refused; E_LIMIT if 64 ledgers are on the page; E_IO if the file cannot be opened or
+           made, as when the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic
+           words of 64 bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
@@ -2293,9 +2310,10 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    The rest ends early when the device's live bytes have changed by more than an eighth.
    memlord_explain says how many neighbours rest. memlord_alloc_retry asks the neighbours by itself
    before each pause.
-   Errors: E_OOM if they gave back less, or there are none; E_STATE if no page is open, or it is
-           closed meanwhile; E_UNKNOWN if the device has no identity, or was never seen; E_DEVICE if
-           `device` is not one device; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
+   Errors: E_OOM if the neighbours gave back less than `needed`, or there are none; E_STATE if no
+           page is open, or the page is closed meanwhile; E_UNKNOWN if the device has no identity,
+           or was never seen; E_DEVICE if `device` is not one device; E_UNSUPPORTED in a build with
+           MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
@@ -2312,27 +2330,29 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
-   Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
-           was adopted (see memlord_scope_return). */
+   Errors: E_STATE if no scope is open, or if the innermost scope was adopted (see
+           memlord_scope_return). memlord_anomalies_each lists such a call. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
-   on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps one copy of each
-   text, until destroy. These texts and the names of checkpoints get half of MEMLORD_MAX_STRINGS.
+/* Sets the text that reports show with this invocation of the innermost scope: the shapes that the
+   invocation works on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps
+   one copy of each text, until destroy. These texts and the names of checkpoints get half of
+   MEMLORD_MAX_STRINGS.
    Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
-/* The token of a scope, by which other threads work in that scope. Each thread adopts the token,
-   and returns it when it is done. Between the two the thread is in the scope: its blocks remember
-   the scope, and scopes that it begins are inside. The work of all threads is one invocation, which
-   ends when the last of them has left it. The delta is what all of them did, and the time runs from
-   the begin to the last end. The peak is the highest sum over all of them. It is never too high,
-   too low by at most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes
-   around the exported one do not include what other threads did. Any number of threads may have a
-   copy of the token, and adopt it until the exporting thread ends the scope. A thread that has
-   adopted the token may export the scope, too, and gets the same token. It stays in the scope until
-   it returns the token, even after the exporting thread has ended the scope. */
+/* The token of a scope, by which other threads work in that scope. A thread adopts the token when
+   it begins such work, and returns the token when it is done. In between the thread is in the
+   scope: its blocks remember the scope, and scopes that it begins are inside. The work of all
+   threads is one invocation. The invocation ends when the last thread has left the scope. Its delta
+   is the sum over all threads. Its time runs from the begin of the scope to the last end. Its peak
+   is the highest sum over all threads. The peak is never too high, too low by at most a
+   counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the exported
+   one do not include what other threads did. Any number of threads may have a copy of the token,
+   and adopt it until the exporting thread ends the scope. If a thread that has adopted the token
+   exports the scope, too, it gets the same token. A thread that has adopted the token stays in the
+   scope until it returns the token, even after the exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* only the library uses them */
 } memlord_scope_token;
@@ -2364,9 +2384,9 @@ typedef struct memlord_scope_stat {
         int64_t total, min, max;
     } bytes, blocks;          /* bytes and blocks allocated less those freed, in the invocations
                                  that are over */
-    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
-                                 device counts by itself, and then the devices are added, so the sum
-                                 is an upper bound if there are several */
+    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. It is
+                                 the sum of the peaks of the devices, so with several devices it is
+                                 an upper bound */
     struct {
         uint64_t total, min, max;
     } ns;                     /* time that invocations took on the host, in ns */
@@ -2381,7 +2401,7 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds ns to the time that a device took for a scope. The host has measured that time, by events of
+/* Adds ns to the time that a device took for a scope. The host measures that time with events of
    the device.
    Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
@@ -2398,11 +2418,12 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
        memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
    To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
-   two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
-   inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
-   end only what their own context began, on whichever thread it runs. Scopes measure what their
-   context did. The timeline shows them where and while they ran. examples/embed/jobs.c is a job
-   system that does so. */
+   two swaps of a fibre the memlord_context of the fibre holds the context that the thread was in
+   before, so a fibre may run inside another. memlord_tag_end, memlord_scope_end,
+   memlord_scope_return and the end of a guard end only what the same context began, on whichever
+   thread the context runs. Scopes measure what their context did. The timeline (TRACE) shows a
+   scope on each thread that its context ran on, for the time that it ran there.
+   examples/embed/jobs.c is a job system that swaps contexts in this way. */
 typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
@@ -2430,24 +2451,25 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the 16 largest tags and sites
-   of each device, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread
-   over the whole run. For a further snapshot it drops one, and counts that: the one whose
-   neighbours are closest in time. The first and the last one stay, and so do those in which a
-   device, or all devices together, held most. A checkpoint goes only when nothing else can.
-   Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
-           count one more dropped snapshot.
+/* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
+   and sites of each device, and the ten largest blocks of all. The ledger keeps up to 255
+   snapshots, spread over the whole run. For a further snapshot it drops the one whose neighbours
+   are closest in time, and counts that drop. It keeps the first and the last snapshot, and those in
+   which a device, or all devices together, held most. It drops a checkpoint only when it can drop
+   nothing else.
+   Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for the snapshot.
+           After E_NOMEM reports count one more dropped snapshot.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
            block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
-   last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
+   last one at the stop. Until the stop a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
    with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
    snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
-   that are due, if much has changed; with this flag only checkpoints have blocks. The interval then
-   grows with the ledger's life, so that all of them fit. The time is that of the ledger's clock.
+   that are due, if much has changed. With this flag only checkpoints have blocks, and the interval
+   grows with the ledger's life, so that all snapshots fit. The time is that of the ledger's clock.
    While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
    or the interval changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
@@ -2571,8 +2593,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* not 0: failed */
 
 /* Writes a report through fn, in pieces of up to a few KiB. The statistics of devices and tags are
-   captured at one moment, and no other call waits. Other lists are read from the ledger only as the
-   report comes to them, so they may have what was recorded since.
+   captured at one moment, and no other call waits for that. The report reads each other list from
+   the ledger when it comes to that list, so the list may have what was recorded since.
    Errors: E_IO if fn returned non-zero; E_UNSUPPORTED if there is no such format, or not in this
            build (see >>knobs); E_INVALID if fn is NULL; E_NOMEM.
    Cost:   walks blocks and sites. */
@@ -2603,9 +2625,9 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
    memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
-   ledger's output_dir, or else the current directory. It replaces no file. If there is a file of
-   that name, the process id and a number follow the time. Of several calls the last one counts. A
-   forked child that exits writes a report of its own.
+   ledger's output_dir, or else the current directory. The report replaces no file: if there is a
+   file of that name, the process id and a number follow the time. If this function is called
+   several times, the last call counts. A forked child that exits writes a report of its own.
    Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
@@ -2615,8 +2637,8 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    stop or in memlord_destroy. The interval is at least 10; 0 is 15000, as often as Prometheus's own
    configuration scrapes. The path is as for memlord_save, with %p. The collector reads names that
    end in .prom. Without threads memlord_gc_poll saves what is due. The time is that of the ledger's
-   clock, as for snapshots. A later start replaces the earlier one. Failures count in
-   dropped_exports; of several in a row the first is logged.
+   clock, as for snapshots. A later start replaces the earlier one. Failed exports count in
+   dropped_exports. If several fail in a row, the first failure is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
    label pid. The files of one directory need labels that differ, because node_exporter refuses a
    series that another file has, too.
@@ -2634,11 +2656,13 @@ MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* Asks for a dated report now, like that of memlord_save_at_exit. It is async-signal-safe, so a
    handler of SIGUSR1 may call it. The report is JSON, or what memlord_save_at_exit has set. However
-   many calls ask before it is written, it is one report. Whichever of these comes first writes it:
-   - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
-     or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
-     scope, takes a checkpoint, polls or retires. A call that retains, or releases a view, does not.
-     With MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry do;
+   many calls ask before the report is written, it is one report. Whichever of these comes first
+   writes it:
+   - the next call that begins, ends, moves, resizes, describes or retags a block, changes an arena,
+     adds or removes a part, begins a mark, resets, charges an account, reserves, sets a plan or a
+     pool, begins or ends a scope, takes a checkpoint, polls or retires. A call that retains a
+     block, or releases a view, does not. With MEMLORD_FLAG_DEFER only memlord_gc_poll,
+     memlord_retire and memlord_alloc_retry do;
    - a poller, within its interval, or the thread that takes snapshots or exports, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
@@ -2646,15 +2670,16 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 /* -- interposers: a preloaded library with a ledger of its own --
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
-   the program also begins or ends in the library's ledger, on the same thread. So they apply to
-   every malloc. The two ledgers stay apart. When a thread leaves a context, the open tags and
-   scopes of the context end in the library's ledger. When a thread enters a context, they begin
-   there. So the library's ledger counts an invocation of a scope for each time that its context
-   runs. An end applies to the innermost tag or scope there, whichever ledger began it. So a program
-   that swaps the contexts of its fibres in two ledgers opens tags and scopes in only one of them.
-   Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when
-   its ledger is destroyed stays open in the library's. The first ledger of the process looks for
-   the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
+   the program also begins or ends in the library's ledger, on the same thread. So the tags and
+   scopes apply to every malloc. The two ledgers stay apart. When a thread leaves a context, the
+   open tags and scopes of the context end in the library's ledger. When a thread enters a context,
+   they begin there. So the library's ledger counts one invocation of a scope each time that the
+   context of the scope runs. An end applies to the innermost tag or scope of the library's ledger,
+   whichever ledger of the program began that. So if a program swaps the contexts of its fibres in
+   two ledgers, it should open tags and scopes in only one of the two. Default tags and adopted
+   scopes stay in the program's ledger. A tag or a scope that is open when its ledger is destroyed
+   stays open in the library's. The first ledger of the process looks for the interposer, on Linux.
+   Without LD_PRELOAD in the environment, and in static programs, it
    finds none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
@@ -2694,12 +2719,12 @@ enum {
    realloc always end a block that is recorded. If an allocator gets its functions by a call, such
    as sqlite3_config, pass it the functions of the table after the install, and again after the
    uninstall.
-   MemLord's functions call those of their own host as long as MemLord is loaded. So each different
-   set of five functions takes one of four slots for good. After an uninstall the same set takes its
+   MemLord's functions call those of their own host as long as MemLord is loaded. So each set of
+   five functions takes one of four slots for good. After an uninstall the same set takes the same
    slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own. Two
    hooked tables with the same functions take two slots. To share a ledger and a slot, copy a table
-   that is hooked. An install of a table that is hooked changes its ledger and `which`. After the
-   ledger's end the functions record nothing.
+   that is hooked. Another install of a hooked table changes the ledger and the `which` of the
+   table. After the ledger has ended, MemLord's functions record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
            E_STATE if the table is not hooked but has functions of MemLord, no slot is left, or the
@@ -2708,9 +2733,10 @@ enum {
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
-/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
-   live stay on the books. MemLord's functions may still be called through copies. They call the
-   host's, and record nothing until a table with the same functions is hooked in that slot again.
+/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Live blocks stay on
+   the books. MemLord's functions may still be called through copies of the table. They then call
+   the host's functions, and record nothing until a table with the same functions is hooked in that
+   slot again.
    Requires: as memlord_hooks_install.
    Errors: E_STATE if the table is not hooked, or has neither MemLord's functions nor the host's
            own. */
@@ -2728,8 +2754,8 @@ MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
 /* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
-   Cost:   a few ns. A thread's call takes a lock and walks the ledgers if it asks for another
-           generation than the thread's last call, or if a ledger was destroyed since. */
+   Cost:   a few ns. A call takes a lock and walks the ledgers if it asks for another generation
+           than the thread's last call did, or if a ledger was destroyed since that call. */
 MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
 
 /* Fills in the allocator that a ledger has by default. This allocator takes pages from the
@@ -2772,9 +2798,10 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
 /* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
    began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
    adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
-   next outer guard thus ends its tag or scope. A second end does nothing. In another context than
-   the guard began in (that of another thread, or of another fibre) the call ends nothing, and
-   counts in dropped_sites of the sum of all devices. The first such end is logged. */
+   next outer guard ends the tag or scope of that guard, too. A second end does nothing. In another
+   context than the guard began in (that of another thread, or of another fibre) the call ends
+   nothing, and dropped_sites of the sum of all devices counts the call. The first such call is
+   logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -2808,14 +2835,14 @@ MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
 /* Calls mmap, and records the pages as one block. MAP_FIXED over the start of a live block ends
-   that block as an implicit free. MAP_FIXED over a later part of it makes those pages count twice.
-   An offset that does not fit the off_t of the file with the implementation fails with EOVERFLOW,
-   so define _FILE_OFFSET_BITS there, too. */
+   that block as an implicit free. MAP_FIXED over a later part of a block makes the pages of that
+   part count twice. The call fails with EOVERFLOW if the offset does not fit the off_t of the file
+   with the implementation, so define _FILE_OFFSET_BITS in that file, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
 /* Calls munmap, and ends the block with exactly this address and size. If the real call succeeds on
-   another range (a part of a block, several blocks), it ends no block and counts in
-   unknown_frees. */
+   another range (a part of a block, several blocks), no block ends, and unknown_frees counts the
+   call. */
 MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                     const memlord_site *site);
 #endif
@@ -3094,7 +3121,8 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
    A memlord_context whose destructor drops it. Keep one in a coroutine's promise, and resume the
    coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved while no
-   thread is in it, and cannot be copied. Once its ledger is destroyed its calls do nothing. */
+   thread is in it, and cannot be copied. Once the ledger of a context is destroyed, the calls of
+   the context do nothing. */
 class context {
 public:
     explicit context(memlord *lord = NULL) noexcept
@@ -3178,9 +3206,9 @@ private:
 
 /* -- handles --
    A handle is one reference to a storage, and the end of the last reference ends the storage. It
-   can be moved, and cannot be copied. A class declares its handles after the memory that they
-   record, so that they end before that memory does. Once its ledger is destroyed a handle does
-   nothing. */
+   can be moved, and cannot be copied. In a class declare a handle after the memory that it records,
+   so that the handle ends before the memory does. Once the ledger of a handle is destroyed, the
+   handle does nothing. */
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
@@ -3239,7 +3267,8 @@ public:
 
 private:
     /* Makes a handle from the result of the call that recorded it. After E_NOMEM the handle is not
-       empty, because the ledger has counted a dropped storage, and awaits its end. */
+       empty, because the ledger has counted a dropped storage, and expects the end of that
+       storage. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -3248,10 +3277,10 @@ private:
 };
 
 /* -- the allocator of a container --
-   Takes memory from operator new, as std::allocator does, and records it on the cpu. All memory of
-   an allocator and its copies has one site: the place where the first of them was made. Requires:
-   the ledger outlives the allocator and its copies, and operator new does not record in the same
-   ledger. */
+   An allocator takes memory from operator new, as std::allocator does, and records the memory on
+   the cpu. All memory of an allocator and its copies has one site: the place where the first of
+   them was made. Requires: the ledger outlives the allocator and its copies, and operator new does
+   not record in the same ledger. */
 template <typename T> class allocator {
 public:
     typedef T value_type;
@@ -3573,7 +3602,7 @@ private:
 #error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
 #endif
 
-/* Begins to load the cache line of an address, because it is about to be written. */
+/* Begins to load the cache line of an address that is about to be written. */
 static MLI_HOT void mli_prefetch(const void *p) {
 #if defined(__GNUC__)
     __builtin_prefetch(p, 1);
@@ -3682,8 +3711,8 @@ typedef struct mli_job {
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
 /* Checks what a function requires of its caller. A comment states the same in words, after
-   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line,
-   and tests/test_requires.c breaks each once. */
+   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line.
+   tests/test_requires.c breaks each check once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -3861,8 +3890,8 @@ MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
 /* Returns 1 if no thread of the process has this number, or 0 if a thread has it or the system
-   cannot tell. Only Linux can tell. Elsewhere the number of a thread that ended without its exit
-   hook counts as in use until another thread gets it. */
+   cannot tell. Only Linux can tell. On other systems the number of a thread that ended without its
+   exit hook counts as in use until another thread gets that number. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
 /* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */
@@ -4289,10 +4318,10 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Tells the capacity of the cpu device: the memory that the machine and the cgroups of this process
-   have for it. Also tells the names of this process and of the machine, and the program's
-   arguments. May use os/system. Invariant: a doubtful number counts as unknown, because a wrong
-   number is worse than none. Locks: none. */
+/* Tells the capacity of the cpu device: how much memory the machine and the cgroups of this process
+   allow, and how much of that is in use. Also tells the names of this process and of the machine,
+   and the program's arguments. May use os/system. Invariant: a doubtful number counts as unknown,
+   because a wrong number is worse than none. Locks: none. */
 
 /* mli_cpu_sample is the capacity source of the cpu device: the function that tells how much memory
    there is and how much is in use. It returns 0 if the numbers are known. It calls no malloc and no
@@ -4308,9 +4337,9 @@ typedef struct mli_identity {
                              asked for them */
 } mli_identity;
 
-/* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
-   alone. `root` is a prefix of the paths in /proc, for tests; NULL: none. It has no effect on other
-   systems than Linux. Keeps errno. */
+/* Reads the names of this process and of the machine. If `arguments` is 1, also reads the program's
+   arguments, which only Linux tells. `root` is a prefix of the paths in /proc, for tests on Linux;
+   NULL: none. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out);
 
 #if defined(__linux__)
@@ -4461,7 +4490,8 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
 /* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
    /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
    the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
-   time. If no line names it, it belongs to version 2, whose line has no controllers. */
+   time. If no line names this controller, it belongs to version 2, whose line has no
+   controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -4754,8 +4784,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 
 /* Each system defines these functions:
      mli_module_of  Returns an address that stands for the module that an address is in, or NULL if
-                    it is in no module or that is not known. Recording calls use it while the host
-                    holds locks. So it must not wait for dlopen, which runs the host's constructors.
+                    no module is known there. Recording calls use it while the host holds locks. So
+                    it must not wait for dlopen, which runs the host's constructors.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
@@ -4778,12 +4808,13 @@ typedef struct mli_symbol_query {
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with, or NULL if
-   there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
+/* Returns the first symbol with this name in the program and in the libraries that were loaded with
+   it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
+   malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
-   between its segments it is the lowest address of the segment. `bias`, the load address, is the
-   same for all segments. It is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
+   between its segments, `start` is the lowest address of the segment that has the address. `bias`,
+   the load address, is the same for all segments. `bias` is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4810,8 +4841,8 @@ MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 /* With glibc it waits for nothing if the module is never closed. Such a module is one that the
    program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
-   of modules, a malloc inside it must not call dlopen, because glibc then aborts. In that case the
-   result is 0. */
+   of modules, a malloc inside that dlopen must not call dlopen again, because glibc would abort. In
+   that case the result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
@@ -4961,8 +4992,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
 /* Looks for the address in the next module of the loader's list. The list begins with the
-   executable and the libraries that were loaded with it. The loader is the last of these, or among
-   them. dlopen adds modules at the end, so those up to the loader are never unloaded. */
+   executable and the libraries that were loaded with it. The loader is one of these libraries,
+   mostly the last. dlopen adds modules at the end, so the modules up to the loader are never
+   unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -5022,9 +5054,9 @@ static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns a pointer to the `size` bytes at `at`, an address in a dynamic section, or NULL if not
-   all of them are in memory. Some loaders replace the address in the file by the one in memory, and
-   some do not. Sets *end to the end of the segment that has the bytes. */
+/* Returns a pointer to `size` bytes, or NULL if not all of them are in memory. `at` is the address
+   of the bytes in a dynamic section. Some loaders replace the addresses in that section by those in
+   memory, and some do not. Sets *end to the end of the segment that has the bytes. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -5089,32 +5121,74 @@ static size_t mli_queries_from(const mli_symbol_query *q, size_t n, uintptr_t ad
     }
     return from;
 }
+/* The queries of a module, sorted by address. The range from the first address to the last is
+   divided into equal parts. `parts` has a bit for each part that contains an address, so that most
+   symbols are passed over without a search. */
+#define MLI_QUERY_PARTS 4096u
+typedef struct mli_symbol_search {
+    mli_symbol_query *q;
+    size_t n;
+    uintptr_t first, last; /* the lowest and the highest address */
+    unsigned shift;        /* log2 of the bytes of a part */
+    unsigned char parts[MLI_QUERY_PARTS / 8];
+} mli_symbol_search;
+/* Begins a search for the addresses of one module. */
+static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symbol_query *q,
+                                             size_t n) {
+    size_t i;
+    search->q = q;
+    search->n = n;
+    search->first = (uintptr_t)q[0].address;
+    search->last = (uintptr_t)q[n - 1].address;
+    search->shift = 0;
+    while ((search->last - search->first) >> search->shift >= MLI_QUERY_PARTS) search->shift++;
+    memset(search->parts, 0, sizeof search->parts);
+    for (i = 0; i < n; i++) {
+        const uintptr_t part = ((uintptr_t)q[i].address - search->first) >> search->shift;
+        search->parts[part / 8] |= (unsigned char)(1u << part % 8);
+    }
+}
+/* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
+   0, except that it may return 1 if such an address is near. */
+static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
+                                  uintptr_t end) {
+    uintptr_t part, most;
+    if (start > search->last || end < search->first) return 0;
+    part = start > search->first ? (start - search->first) >> search->shift : 0;
+    most = ((end < search->last ? end : search->last) - search->first) >> search->shift;
+    while (part < most && !(search->parts[part / 8] >> part % 8 & 1)) part++;
+    return search->parts[part / 8] >> part % 8 & 1;
+}
 /* Notes a symbol for the addresses in it. Of several symbols that contain an address, the one that
    begins last counts. */
 static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
-                            mli_symbol_query *q, size_t n) {
+                            const mli_symbol_search *search) {
     const uintptr_t start = bias + symbol->st_value;
+    mli_symbol_query *q = search->q;
     size_t i;
-    if (!symbol->st_size || symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
-        symbol->st_name >= symbols->names_size || start > (uintptr_t)q[n - 1].address)
+    if (!symbol->st_size || !mli_symbol_search_hits(search, start, start + symbol->st_size - 1) ||
+        symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
+        symbol->st_name >= symbols->names_size)
         return;
-    i = mli_queries_from(q, n, start);
-    for (; i < n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
+    i = mli_queries_from(q, search->n, start);
+    for (; i < search->n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
         if (q[i].name && q[i].value >= symbol->st_value) continue;
         q[i].name = symbols->names + symbol->st_name;
         q[i].value = symbol->st_value;
     }
 }
-typedef struct mli_symbol_search {
+/* The queries of all modules, sorted by address. */
+typedef struct mli_symbol_queries {
     mli_symbol_query *q;
     size_t n;
-} mli_symbol_search;
+} mli_symbol_queries;
 /* Reads the symbols of a module, if some of the addresses are in the module. */
 static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *user) {
-    const mli_symbol_search *search = (const mli_symbol_search *)user;
+    const mli_symbol_queries *all = (const mli_symbol_queries *)user;
     const ElfW(Phdr) *p = module->at, *last = p + module->count;
     uintptr_t low = UINTPTR_MAX, high = 0;
     mli_dl_symbols symbols;
+    mli_symbol_search search;
     size_t from, end;
     uint64_t i;
     (void)size;
@@ -5123,16 +5197,17 @@ static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *u
         if (p->p_vaddr < low) low = p->p_vaddr;
         if (p->p_vaddr + p->p_memsz > high) high = p->p_vaddr + p->p_memsz;
     }
-    from = mli_queries_from(search->q, search->n, module->bias + low);
-    end = mli_queries_from(search->q, search->n, module->bias + high);
+    from = mli_queries_from(all->q, all->n, module->bias + low);
+    end = mli_queries_from(all->q, all->n, module->bias + high);
     if (low >= high || from >= end || !mli_symbols_of(module, &symbols)) return 0;
+    mli_symbol_search_begin(&search, all->q + from, end - from);
     for (i = 0; i < symbols.count; i++)
-        mli_symbol_note(&symbols, &symbols.at[i], module->bias, search->q + from, end - from);
+        mli_symbol_note(&symbols, &symbols.at[i], module->bias, &search);
     return 0;
 }
 MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
-    mli_symbol_search search = {q, n};
-    (void)mli_dl_each(mli_symbols_visit, &search);
+    mli_symbol_queries all = {q, n};
+    (void)mli_dl_each(mli_symbols_visit, &all);
 }
 #elif defined(__APPLE__)
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -5575,9 +5650,9 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 /* Subtracts `by` from a shared word, and stops at 0. */
 MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
-/* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
-   this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
-   these locks, it runs no function of the host except its clock. */
+/* The lock order, the innermost lock first. When a thread takes a lock, all locks that it holds
+   come later in this list. This is so in every call, in a fork, and in a thread that is ending.
+   While a thread holds one of these locks, it runs no function of the host but the clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
     MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
@@ -5588,13 +5663,15 @@ enum {
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
     MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
-    MLI_RANK_LOG,       /* guards the logger, and the number of its calls that are in progress */
+    MLI_RANK_LOG,       /* guards the logger, and the number of calls of the logger that are in
+                           progress */
     MLI_RANK_ANOMALIES, /* guards the list of the host's mistakes */
     MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the largest holders of each device at
                            its peak */
-    MLI_RANK_ACCOUNT,   /* one for each account; guards its bytes, and whether it is open */
-    MLI_RANK_PHYS,      /* one for each physical device; guards its sample, limit, tickets and
-                           bands */
+    MLI_RANK_ACCOUNT,   /* one for each account; guards the bytes of the account, and whether it is
+                           open */
+    MLI_RANK_PHYS,      /* one for each physical device; guards the sample, limit, tickets and bands
+                           of the device */
     MLI_RANK_CALLBACKS, /* guards collection callbacks, the threads that run them, and capacity
                            sources */
     MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page (memory that processes
@@ -5602,10 +5679,11 @@ enum {
     MLI_RANK_CONTEXT,   /* one for each context of a fibre; guards which thread is in the context */
     MLI_RANK_FENCES,    /* guards fences, their queues, and the list of fences to drop */
     MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard of the map, and other threads
-                           wait for it. Locks of buckets have no rank: the thread takes them while
-                           it is inside */
-    MLI_RANK_SHARD,     /* one for each shard of the map; guards its state and its table. A thread
-                           that takes several takes them by rising address */
+                           wait until it leaves. Locks of buckets have no rank: the thread takes
+                           them while it is inside */
+    MLI_RANK_SHARD,     /* one for each shard of the map; guards the state and the table of the
+                           shard. A thread that takes several of these locks takes them by rising
+                           address */
     MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
                            and tags, and the index from addresses to rows and records */
     MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
@@ -5659,9 +5737,9 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
 /* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
-   these calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first
-   MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone is not enough,
-   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+   these calls. Most calls spin. One call in MLI_SPIN_LOOKS does not spin: the first MLI_SPIN_TURNS
+   of these calls yield, and the later ones sleep for 50 us to 1 ms. Yielding alone is not enough: a
+   real-time thread that yields lets no thread of lower priority run, and a thread of lower priority
    may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
@@ -5865,8 +5943,8 @@ typedef struct mli_shard {
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
-                               restores */
+    uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
+                               this state */
 } mli_shard;
 
 /* A thread that the ledger starts. */
@@ -5932,10 +6010,10 @@ typedef struct mli_spare_block {
 
 /* The states of the modules. Only the module x touches its struct mli_x_state; other modules call
    functions of x. If a call reads the state on its fast path, the state lies in the ledger itself,
-   and its type is here. Otherwise its type is in the body of its module, and the ledger has a
-   pointer to the state, so that the compiler lets no other module read it. A new module with state
-   has a line in MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and
-   x.c, which embed/lives calls: see mli_life. */
+   and the type of the state is here. Otherwise that type is in the body of the module, and the
+   ledger has a pointer to the state, so that the compiler lets no other module read it. A new
+   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
+   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -5995,7 +6073,8 @@ struct mli_counters_state {
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
-                                     looks at its end whether a snapshot is due; 0: no call looks */
+                                     checks, before it returns, whether a snapshot is due; 0: no
+                                     call checks */
     mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
@@ -6061,8 +6140,8 @@ struct memlord {
     MLI_STATES(MLI_X)
 #undef MLI_X
     mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
-                              Only an interposer sets this, because it then still has to name
-                              places, which takes time */
+                              Only an interposer sets this: after the program has ended it still
+                              names places, which takes time */
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
@@ -6073,8 +6152,8 @@ typedef struct mli_life {
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a ledger that is in the list of live ledgers, and may allocate. If it returns
-       an error, the ledger is not made. */
+    /* Does the rest of the initialisation, for which the ledger must be in the list of live
+       ledgers. It may allocate memory. If it returns an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
@@ -6093,8 +6172,7 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the ns from the making of the ledger until now or, if the program has ended, until
-   then. */
+/* Returns the age of the ledger in ns or, if the program has ended, its age at that end. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -6104,9 +6182,9 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A slot for a host's table whose functions MemLord replaces, or once replaced (hooked). Each slot
-   has functions of its own, because a hooked function has no argument that could tell its table.
-   Tables are hooked under the registry lock. */
+/* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own in
+   place of the host's. Each slot has its own functions, because such a function has no argument
+   that could tell the table. A thread that hooks a table holds the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
     memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
@@ -6140,8 +6218,8 @@ typedef struct mli_process_state {
     mli_u32 started;          /* one of MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* the ledger that the exit handler saves now, for which
-                                memlord_destroy waits; NULL: none; under the registry lock */
+    memlord *saving;         /* the ledger that the exit handler saves now; memlord_destroy waits
+                                until it is saved; NULL: none; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
@@ -6183,9 +6261,9 @@ typedef struct mli_used {
 #define MLI_USED 8
 
 /* The state of the current thread. Only the thread itself reads and writes it. Other threads may
-   compare its address, but must not follow it, because the system may free it before the last call
-   of the thread. That call then finds a new state of zeros, which fits no ledger, because no ledger
-   has the generation 0. */
+   compare the address of this state, but may not read through it, because the system may free the
+   state before the last call of the thread. That call then finds a new state of zeros. Zeros fit no
+   ledger, because no ledger has the generation 0. */
 typedef struct mli_self_state {
     uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
                             last */
@@ -6198,7 +6276,8 @@ typedef struct mli_self_state {
     uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
                                 when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
+    uint32_t in_host_alloc;  /* how many calls of a ledger's allocator the thread is in, one inside
+                                another */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
@@ -6227,8 +6306,9 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
                                 alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block other than the
-                                thread's last picked one, so mli_thread.taken_key stays */
+    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block that is not the
+                                last one the thread has picked, so mli_thread.taken_key does not
+                                change */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
@@ -6273,8 +6353,8 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
 
 /* ------------------------------------------------------------------------- src/base/frames.h -- */
 
-/* Has the unwinder that follows frame pointers. It owns no state. It may use os/ and mli_self.
-   Locks: none. */
+/* Has the unwinder that follows frame pointers. It owns no state. It may use os/ and mli_self, the
+   state of the current thread. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/base/frames.c -- */
 
@@ -6362,7 +6442,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns the text with a number, counted from 0, in a sequence of texts that each end with a 0. */
+/* Returns one text of a sequence, by its number. The first text has the number 0. Each text ends
+   with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
@@ -6391,7 +6472,7 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
    algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
-/* Writes the time of day of a moment in seconds since 1970, as 08:05:00. */
+/* Writes the time of day, as 08:05:00. The moment is given in seconds since 1970. */
 MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
@@ -6695,8 +6776,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest,
-   because the end of a path tells most. */
+/* If a path has more than o->name_max bytes, writes "..." for its beginning. Returns the part of
+   the path that is to be written: its end, which tells most. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -6764,8 +6845,8 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
    written as -.
    In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
-   any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with
-   %jd, and for NaN with %g. */
+   any signed number. In JSON null is written for a NULL text, for UINT64_MAX with %ju, for
+   INT64_MIN with %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -7211,10 +7292,10 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
    functions that may call a malloc which the host has hooked. In between the thread is busy:
    mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
-   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
-   record of their own. A thread drops this lock while it is busy, because the allocator may wait
-   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
-   rely on state in the orphan record across an allocation. */
+   A thread without a record of its own uses the orphan record, and holds the orphan lock meanwhile.
+   It drops this lock while it is busy. Otherwise two threads could wait for each other: the
+   allocator for a lock of the host, and the thread that holds the host's lock for the orphan lock.
+   So no call may rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -7246,8 +7327,8 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
    the last one. Regions are small, because a small region becomes free as a whole sooner than a
    large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size. All tables of a ledger's map grow at about the same
-   time, and the larger tables need the room of the smaller ones. */
+   merges with free neighbours of any size, because all tables of a ledger's map grow at about the
+   same time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
@@ -7297,9 +7378,9 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 
 /* -- the operating system's allocator --
    It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB share extents of 4 MiB; the tables of
-   the map have this size. In a mapping of its own each table would lie on small pages, and every
-   call of a large ledger would miss the TLB. An extent requests huge pages once more than a quarter
-   of it is in use. */
+   the map have this size. If each table had a mapping of its own, it would lie on small pages, and
+   every call on a large ledger would miss the TLB. An extent requests huge pages once more than a
+   quarter of it is in use. */
 
 #if defined(MADV_HUGEPAGE)
 
@@ -7805,8 +7886,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
    of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
    end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
-   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
-   helper waits for the end of another helper. */
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread starts or stops
+   it meanwhile. No helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -7830,9 +7911,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
                                     to the thread's next sample */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
-                                    cells with too many unpublished bytes, because another thread
-                                    began to count on a row or reset a peak */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes the cells that have too
+                                    many unpublished bytes: it adds these bytes to the rows. Another
+                                    thread has begun to count on a row, or has reset a peak */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -7867,8 +7948,8 @@ typedef struct mli_context {
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that every recording call reads. A thread record has a copy of this part of
-   the context that the thread is in. */
+/* The part of a context that every recording call reads. A thread record has a copy of this part,
+   from the context that the thread is in. */
 typedef struct mli_current {
     const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
                                         none */
@@ -7896,7 +7977,7 @@ typedef struct mli_thread {
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
-    mli_current now;        /* the members of the present context that calls read */
+    mli_current now;        /* a copy of the part of the context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
                                begin), less 1 */
@@ -7941,7 +8022,7 @@ enum { /* mli_helper.state */
 
 /* The function that writes a requested report, or what a recorder saves. `end` is 1 if the ledger
    ends or the recorder stops. Calls reach the function by a pointer, so that a program without
-   reports need not link them. */
+   reports need not link the function. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
@@ -7998,8 +8079,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
    relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
-   other threads clear that number only after its end. Requires: the number is not 0; a call on the
-   ledger is in progress, or the caller holds the registry lock. */
+   other threads clear that number only after the end of that thread. Requires: the number is not 0;
+   a call on the ledger is in progress, or the caller holds the registry lock. */
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
 /* Returns the record of the calling thread, or NULL if it has none. */
 MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
@@ -8381,12 +8462,12 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because from the state BUSY on other
-                                               threads may wait for this helper */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because other threads may wait for this
+                                               helper once its state is BUSY */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as is the exchange that sets the wish to `none`, so that one of the two threads sees
-       the other */
+    /* the addition is seq_cst, and so is the exchange that sets the wish to `none`, so that one of
+       the two threads sees what the other stored */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -8460,14 +8541,15 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
 /* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
-   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header
-   with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
-   a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
-   scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
-   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
-   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
-   table, and it counts its changes of the table before it leaves. bench/README.md has the
-   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
+   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
+   The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
+   the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
+   birth is the mark, the scope and the stream that a block began with. Also owns what else an alloc
+   looks up for an entry: the number (dev) of a device, and the number of the current mark
+   (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
+   while it uses the shard's table, and it counts its changes of the table before it leaves.
+   bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
+   that of a bucket. */
 
 /* -- entries -- */
 
@@ -8572,8 +8654,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
-                            after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key: the home and the 15 buckets after it.
+                            They are the window of the key */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -8644,7 +8726,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-/* Returns a mask of a header that has the lowest bit of each vacant slot's print. */
+/* Returns a mask with the lowest bit of the print of each vacant slot of a header. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -8751,7 +8833,8 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
+/* Finds the home of a key, and returns the header of the home. Prefetches the second cache line of
+   the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -8759,7 +8842,7 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     return &home->bucket->header;
 }
 /* Enters a shard that this thread owns, finds the home of a key, and loads its header. If the
-   thread does not own the shard, leaves it and returns 0. */
+   thread does not own the shard, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -8783,8 +8866,8 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     return mli_slot_entry(home->bucket, bit);
 }
 /* Returns the first entry in the key's home that has the key's print. Returns NULL if no entry has
-   it, or if this entry has another key. Sets `next` to the header without the entry. Does not
-   compare the device type. */
+   that print, or if the first such entry has another key. Sets `next` to the header without the
+   entry. Does not compare the device type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -8832,12 +8915,12 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: it has seen
-   the bit MLI_SPECIAL_NO_BARRIER, which is never cleared, and a later load never returns an older
-   value. The release store of by_exchange pairs with the load in mli_barrier_threads. A thread that
-   loads 1 there sees all that this thread did inside shards before it saw the bit. The loads here,
-   in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
-   the store of an exchange (ARM's ldapr). */
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: the thread has
+   seen the bit MLI_SPECIAL_NO_BARRIER, the bit is never cleared, and a later load never returns an
+   older value. The release store of by_exchange pairs with the load in mli_barrier_threads. A
+   thread that loads 1 there sees all that this thread did inside shards before this thread saw the
+   bit. The loads here, in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire
+   load may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -8846,10 +8929,10 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after this call what T stored before T's load. Two pairs of
-   stores need this. The caller stores a shard's state, and T stores `inside`. The caller stores the
-   alert or a threshold, and T stores counts.
+/* Orders the caller against every thread T of the ledger, so that one of the two sees the other: T
+   sees what the caller stored before this call, or the caller sees after this call what T stored
+   before T's load. Two uses need this. In one the caller stores a shard's state, and T stores
+   `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
 
    The system's barrier for all threads provides this order. Without that barrier T executes one of
    its own: the exchange when T enters a shard, and the addition when T ends a call
@@ -9051,8 +9134,8 @@ typedef struct mli_table {
 } mli_table;
 
 /* Inserts an entry into a table that no other thread sees, and returns 0. Returns -1 if no bucket
-   of the entry's window has room, or if a bucket before the one with room has a full overflow count
-   for the entry's hash. */
+   of the entry's window (MLI_PROBE_MAX) has room, or if a bucket before the one with room has a
+   full overflow count for the entry's hash. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -9091,7 +9174,8 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
    Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
    table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
-   first table also gets an owner. It becomes shared instead if t is the orphan record. */
+   first table also gets the thread t as its owner. If t is the orphan record, the shard becomes
+   shared instead. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -9187,7 +9271,7 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
 /* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
-   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   scope, from its beginning to its end. A span belongs to one scope that a thread is in. For each
    device it records the level of the thread's cell (bytes allocated less freed) when the scope
    began, and the highest level since. services/scopes begins and ends spans, and services/joint
    shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
@@ -9239,9 +9323,9 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
-   level, and to at least the old level plus `above`, which was reached meanwhile. `by` and `above`
-   are signed. */
+/* Adds `by` to the level of an exported invocation on a device. Meanwhile the level has been as
+   high as the old level plus `above`. If that or the new level is above `high`, raises `high` to
+   it. `by` and `above` are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base (published part) of the thread's cell. */
@@ -9338,13 +9422,14 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
    book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
-   the thread allocated less those it freed. To publish a cell is to add to its row what its level
-   has changed; the cell may hold back a part, at most a batch. The orphan record has the cells of
+   the thread allocated less those it freed. To publish a cell is to add the change of its level to
+   the row; the cell may hold back a part of it, at most a batch. The orphan record has the cells of
    threads without a record. A dev is the number of a device, a phys a physical device, a shard a
-   part of the map, a span a scope that a thread is in. May use base/memory, books/threads,
-   books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above the true peak.
-   It is computed from published bytes, which never exceed the live bytes, or from levels that were
-   live together. Locks: the count lock, then the lock of a row. */
+   part of the map, a span a scope that a thread is in. A band check compares a device's bytes with
+   its bands (services/bands). May use base/memory, books/threads, books/spans and, to enter or
+   freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
+   published bytes, which never exceed the live bytes, or from levels that were live together.
+   Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
    it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
@@ -9352,12 +9437,12 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
-   below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
-   changed since the last one to the row's published bytes, except for a part that the cell holds
-   back, and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   below the base or above the limit (mli_cell_publish_due). A publication adds the change of the
+   level since the last one to the row's published bytes, less a part that the cell holds back. It
+   also raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
    while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
-   at least these less a share for each cell. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). */
+   at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
+   not yet published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9394,9 +9479,9 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns where a device's cell has the threshold for the next check of the device's bands. The
-   free that brings `out` above the threshold requests the check, so 0 means the next free. The
-   member is freed_here, which only the cells of sites need otherwise. */
+/* Returns a pointer to the threshold of `out` in a device's cell. The free that brings `out` above
+   the threshold requests a band check, so with 0 the next free does. The threshold is in
+   freed_here, which only the cells of sites need otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9426,17 +9511,17 @@ typedef struct mli_row {
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
-    mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
-                              a change by mli_joint_settle came after that */
+    mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
+                              the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
-                              the device's row */
-    mli_cell *first;       /* the cell that published first, from the time when a second cell
-                              publishes until the first publishes again; otherwise NULL */
+    mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
+                              device's row */
+    mli_cell *first;       /* the cell that published first, if a second cell has published since
+                              and the first has not; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
-    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
-                              these have not been published since */
-    struct {               /* the cells' sums at the last reset; `freed` also at a collection */
+    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset and
+                              have not published since */
+    struct {               /* the cells' sums at the last reset; a collection also sets `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -9512,8 +9597,8 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If mli_row_publish has not shown the last row, makes that row again. Requires: the caller
-   holds the cold lock. */
+   memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
+   caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
 /* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
@@ -9530,7 +9615,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets the time from which on a call that publishes a cell looks for a due snapshot; 0: never. */
+/* Sets from when on a call that publishes a cell looks whether a snapshot is due; 0: never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -9544,13 +9629,13 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
    holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
-   another cell has published since this one did, does nothing: the published bytes may have been
-   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
+   base. If another cell has published since this one did, does nothing: the published bytes may
+   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
-   counts there, and counts freed_here and frees_here at the site that called free. */
+   makes another delta with freed_here and frees_here, for the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
@@ -9571,8 +9656,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. A sum b may exceed its sum a
-   while calls are in progress, because sums may then have some counts of a call and lack others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
+   may exceed a, because sums may then lack some of the counts of a call. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
@@ -9598,8 +9683,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 /* Sets a row's peak to its live bytes, so that the earlier highs of its cells no longer count. In a
    row of a site or a tag, sets the `high` of every cell to the cell's level. In a row of a device,
    does so only for the cell of the thread t. The spans of another thread still need the `high` of
-   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen, so
-   that no thread publishes or changes a level. */
+   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
@@ -9609,7 +9693,7 @@ MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t byt
    it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
-/* Starts the totals of all rows over. Requires: t is the thread's record. */
+/* Starts the totals of all rows over. Requires: t is the record of the calling thread. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
@@ -9706,15 +9790,15 @@ MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
 /* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
-   only there, so with such a clock the time is not compared here. Without a batch every call
+   only at the end of a call, so this function does not ask such a clock. Without a batch every call
    publishes, and only one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if it has work: the published bytes have reached a bound
-   of a band, the device's holders are to be noted again, or a snapshot may be due. */
+/* Requests a check at the end of the call if there is work for it: the published bytes have reached
+   a bound of a band, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9722,8 +9806,8 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of its
-   innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
+/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of the
+   thread's innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -9753,8 +9837,8 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the live bytes have risen by a 16th. So even a device with
-   little memory must publish before its live bytes have risen by a 16th. */
+   noted when a publication finds that the live bytes have risen by a 16th. So even where the share
+   is large, a device's cell publishes before the live bytes rise by a 16th. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -9785,17 +9869,17 @@ static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
 }
 
 /* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
-   of another cell counts them in the peak, because they are live together with the published bytes
-   and the level of the cell that publishes. Requires: the caller holds the row's lock. */
+   of another cell counts these bytes in the peak, because they are live together with the published
+   bytes and the level of the cell that publishes. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
-/* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
-   then row->held has the bytes that the cell holds back, and publications of other cells count them
-   in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
-   bytes plus 1. That thread may be in a free that has already read `special`. This free must
-   publish, too, because it lowers these bytes. So the cell's next band check becomes due. */
+/* Makes the thread `of` publish its cell at its next call, after a peak reset of the device. Until
+   then row->held has the bytes that the cell holds back, and publications of other cells count
+   row->held in the peak. For mli_cell_held the limit is set below the base by twice these bytes
+   plus 1. `of` may be in a free that has already read `special`. That free lowers these bytes, so
+   it must publish, too: to make it publish, the next band check of the cell becomes due. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9874,8 +9958,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes each cell of a thread in a book that could hold back more than its share below its
-   limit. Also publishes a cell if no other cell of its row has published, because a peak reset may
+/* Publishes those cells of a thread in a book whose limit lets them hold back more than their
+   share. Also publishes a cell if no other cell of its row has published, because a peak reset may
    have asked for that. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
@@ -9905,7 +9989,7 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
 
 /* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Changes the
    level once, by the difference of the bytes in and out. So bytes that are both in and out never
-   raise it. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
+   raise the level. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
@@ -10181,9 +10265,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
-   calls of all threads wait meanwhile. Returns the number of the row after them. There are fewer
-   devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch before
-   other calls go on. So a free comes before both changes or after both. */
+   calls of all threads wait meanwhile. Returns the number of the row after these rows. There are
+   fewer devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch
+   before other calls go on. So a free comes before the reset and the new epoch, or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
@@ -10231,10 +10315,11 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
    and takes no memory from the host. Lock: the cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory, and tries again. stb_ds does not
-   check its allocations and passes no context to them. So before a key is put in a table, the table
-   gets all the memory that the put can need. A table frees its memory only when it ends. The arrays
-   that it has outgrown stay until then; together they are smaller than its present arrays. */
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
+   stb_ds does not check its allocations and passes no context to them. So before a key is put in a
+   table, the table gets all the memory that the put can need. A table frees its memory only when it
+   ends. The arrays that it has outgrown stay until then; together they are smaller than its present
+   arrays. */
 
 /* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
    An item of the table begins with its key, a char *. Items move when the table grows, and are
@@ -10295,8 +10380,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
-                                  itself */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the site
+                                  with this address, or a dev */
 #define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
                                   stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
@@ -10334,10 +10419,10 @@ struct mli_names_state {
     mli_ptr labels;              /* const char *: a kept string */
 };
 
-/* The index: hash tables from addresses to rows and records. Threads read them without a lock.
-   Entries are added under the cold lock, and never removed or moved. The newest table takes entries
-   until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX, becomes
-   the newest. So growth copies nothing, and no call waits long for it. */
+/* The index: hash tables from addresses to rows and records. Threads read the tables without a
+   lock. Entries are added under the cold lock, and never removed or moved. The newest table takes
+   entries until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX,
+   becomes the newest. So growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
@@ -10382,8 +10467,8 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 #define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
 
-/* Returns how many bytes of a block an allocation of `size` bytes for stb_ds takes, with its
-   head. */
+/* Returns the bytes of a block that are used for an allocation of `size` bytes, the head
+   included. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
@@ -10499,8 +10584,8 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
 }
 
 /* Reserves the memory that stb_ds needs to put a key of this length in a table. That may be a
-   larger array, a larger index, and a string block, by the formula of stbds_stralloc. Returns -1 if
-   there is no memory for it yet, else 0. */
+   larger array, a larger index, and a string block; the formula of stbds_stralloc gives the size of
+   the string block. Returns -1 if there is no memory for it yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -10526,9 +10611,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
-   Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key, because stb_ds may grow the table before it finds the key. */
+/* Puts a key in a table, and returns the item of the key, which is zero except for the copy of the
+   key. Returns NULL if the table needs memory first; the caller then tries again. Requires: the
+   table does not have the key, because stb_ds may grow the table before it finds the key. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -10755,7 +10840,7 @@ MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 /* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
    type. The bands of a new device of such a type are then checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
+/* Returns those bits of the mask `types` that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
 /* Gets the dev of a device, and makes it on first use. Returns MEMLORD_E_STATE if the device is new
@@ -10763,8 +10848,8 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
 /* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
-   type and no index, that is the first dev of the type, or the dev of index 0 if the type has none
-   yet. */
+   type but no index, gets the first dev of the type. If the type has no dev yet, gets the dev of
+   index 0. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
@@ -10977,18 +11062,21 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
    account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs, and may hold them of an account, too. The host
-   knows an account or a ticket by an id. A handle is the part of its record by which the record is
-   found under this id. May use books/names, books/devices and books/threads. Invariant: an account
-   is read and changed only under its lock, and only while it is open. Closing an account changes
-   the generation of its record, which is a part of the id. So a later call with the old id finds no
-   record. Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each
-   account has a lock of its own (MLI_RANK_ACCOUNT). */
+   limit. A ticket reserves bytes for later allocs. It may also hold as many bytes of an account:
+   these count against the limit of the account like charged bytes. The host knows an account or a
+   ticket by an id. The id leads to the record of the account or ticket. A handle is the first
+   member of the record, and tells which id the record has now. May use books/names, books/devices
+   and books/threads. Invariant: a call reads and changes an account only under the account's lock,
+   and only while the account is open. The generation of a record is a part of the id. Closing an
+   account changes the generation, so a later call with the old id finds no record. Locks: the cold
+   lock (mli_process.cold_lock) guards the list of closed accounts; each account has a lock of its
+   own (MLI_RANK_ACCOUNT). */
 
 /* The first member of the record of a ticket or an account. The id of the ticket or account has the
-   record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
-   in a list until it is opened again, under the next generation. Ledgers begin with different
-   generations, so that a ledger does not take the ticket of another ledger for its own. */
+   number of the record in the upper 32 bits, and the generation of the record in the lower 32. A
+   closed record waits in a list until it is opened again, under the next generation. Ledgers begin
+   with different generations, so that a ledger does not take the ticket of another ledger for its
+   own. */
 typedef struct mli_handle {
     mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
                                 grows at each change */
@@ -11008,8 +11096,8 @@ typedef struct mli_account_record {
 } mli_account_record;
 
 /* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. A record of the vector that was
-   never added reads as zeros, so no id matches it. */
+   acquire load pairs with the release store in mli_handle_open. The place of a record that was not
+   added yet reads as zeros, which match no id. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
 /* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
@@ -11018,16 +11106,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Takes the cold lock, and returns the first record of a list of closed records, which this lock
-   guards. If the list is empty, adds a record to it. If there is no memory for the record, drops
-   the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, which guards a list of closed records, and returns the first record of that
+   list. If the list is empty, adds a record to the list. If there is no memory for the record,
+   drops the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Removes the first record from a list of closed records, opens it, and returns the id of its
-   ticket or account. Requires: the caller holds the lock of the list and has filled in the
-   record. */
+/* Removes the first record from a list of closed records, opens the record, and returns the id of
+   the record's ticket or account. Requires: the caller holds the lock of the list and has filled in
+   the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
@@ -11043,7 +11131,7 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 
 /* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
-   that account was closed, returns 0, and the thread stops using it. */
+   that account was closed, returns 0, and the thread stops using the account. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
 /* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
@@ -11052,16 +11140,17 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
 /* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
-   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
-   returns 1. */
+   leaves no room for `bytes` more, adds nothing and returns 0. If the account is closed, adds
+   nothing and returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
-   limit is. */
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit of
+   the account does not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
-   These calls are recording blocks whose bytes tickets hold. Their `in_flight` bytes count twice
-   until then: as held by a ticket and as charged by the block. */
+   `in_flight` is the bytes of the blocks that these calls record and whose bytes tickets hold.
+   Until such a call ends, its bytes count twice: as held by the ticket and as charged for the
+   block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
@@ -11200,8 +11289,8 @@ static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Charges `bytes` to an account, if its charged bytes and those that tickets hold are then at most
-   `most` together. Otherwise charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
+/* Charges `bytes` to an account. If the charged bytes and the bytes that tickets hold would then
+   exceed `most` together, charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
    charges nothing, or if the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
@@ -11326,8 +11415,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork waits until no thread changes the map of blocks.
-   Another thread may still be charging an account, so a fork takes these locks, too. */
+/* Takes or drops the locks of all accounts, for a fork. A fork has stopped the map of blocks, but
+   another thread may still be charging an account. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -11447,9 +11536,9 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
    lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
-   for each device on which it is used. A struct of the host (memlord_site) that is new is compared
-   by its content and its module, because the ledger may know the site by another struct. The site
-   of a return address is known by its place, which is looked up when the address is first seen. The
+   for each device on which it is used. The ledger looks up a new struct of the host (memlord_site)
+   by its content and its module, because it may know the same site by another struct. The site of a
+   return address is known by its place, which is looked up when the address is first seen. The
    index has a return address only if its module is never unloaded. For any other return address
    each call asks which module is there now, because dlclose tells nobody. */
 
@@ -11535,8 +11624,8 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
 
-/* Returns the site that the index has for a struct of the host or a return address, or NULL if the
-   index has none. */
+/* Returns the site that the index has for `identity`, a struct of the host or a return address.
+   Returns NULL if the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
 /* Finds or makes the site with the content and the module of `from`, and leaves room for one more
@@ -11550,8 +11639,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
                                                          mli_site_record **out);
 
 /* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
-   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
-   lock while the function searches for the module. */
+   except perhaps the orphan lock, which guards the record for threads without a record of their
+   own. While the function searches for the module, mli_busy_begin drops this lock. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -11569,9 +11658,10 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
    of each module once. A caller that displays many sites calls this function first. Requires: the
    caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
-/* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because the search reads all symbols of its module, which is too slow for a
-   recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
+/* Returns a site as reports display it. The symbol of a return address is looked up here, when the
+   site is first displayed. A recording call does not look it up: the search reads all symbols of
+   the module, and is too slow for such a call. Requires: the caller holds no lock of the ledger
+   (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns what reports display now for a site. The result changes once the symbol of the site's
@@ -11730,8 +11820,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id that is now at the address of `module` is not that of `module`. Reads
-   the id only in the page where the module starts, because every module has that page. */
+/* Returns 0 if another build id is now at the address where `module` was loaded. Reads the id only
+   if it lies in the page where the module starts, because every module has that page; otherwise
+   returns 1. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -11915,7 +12006,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes a copy of `from` what reports display for a site from now on. Adds the copy to the index,
+/* Copies `from`. From now on reports display the copy for a site. Adds the copy to the index,
    because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
    memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
@@ -11953,8 +12044,9 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
         }
     }
 }
-/* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Skips a site whose module is gone, but marks it as looked up, too. */
+/* Fills `q` with up to n of the sites from `site` on, and before `end`, whose symbols were not
+   looked up. Returns how many these are. Skips a site whose module is gone, but marks it as looked
+   up, too. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -12180,7 +12272,7 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+/* Notes the site of a call at the start of the call. The fast path (calls/fast) notes no site. If
    the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
    whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
@@ -12188,10 +12280,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` tells the
-   site and the tag of the block that the mistake concerns: it is the word2 of an mli_entry without
-   a side record. A `word2` of 0 means that the mistake concerns no block. Requires: the caller
-   holds no lock; only the orphan lock (mli_threads_state) may be held. */
+   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` has the
+   numbers of the site and the tag of the block that the mistake concerns, as the word2 of an
+   mli_entry without a side record has them. A `word2` of 0 means that the mistake concerns no
+   block. Requires: the caller holds no lock, except perhaps the orphan lock (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12217,10 +12309,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if it is the first at that site, or the first with that result by the
-   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes. If
-   the ledger's own allocator makes the call, only returns r. `fault` says what is wrong with an
-   argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+   `site`. Logs the refusal if no call was refused at `site` before, or if the public function
+   (`refuser`, MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a
+   call that the logger makes. If the ledger's own allocator makes the call, only returns r. `fault`
+   says what is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no
+   lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -12286,8 +12379,8 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block and sets *tag to its tag, from the block's word2 in the map. Either
-   is NULL if the block has none. */
+/* Returns the site of the block with this word2, or NULL if the block has none. Sets *tag to the
+   tag of the block, or to NULL. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -12297,10 +12390,10 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake at the present site, if that needs no copy of the site. If the list has the
-   mistake under the host's pointer to the site, counts it there. If the list does not have it and
-   is full, counts it as left out. Returns 1 in both cases, and 0 if the caller has to copy the
-   site. */
+/* Tries to count a mistake at the present site without a copy of the site. If the list has the
+   mistake under the host's pointer to the site, counts it there. Otherwise, if the list is full,
+   counts the mistake as left out. Returns 1 in both cases. Returns 0 if the caller has to copy the
+   site first. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -12557,15 +12650,15 @@ MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-/* Returns the variance of that weight, an estimate of the bytes of all allocs. It is 0 where every
-   alloc is picked. */
+/* The weight of a picked block is an estimate of the bytes of the allocs that the block stands for.
+   Returns the variance of this estimate, which is 0 if every alloc is picked. */
 MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 #define MLI_STACK_UNITS 256
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
 MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick);
 
-/* Each of the next four functions works on all parts of a table. They give the locks their rank,
-   take or drop the locks, free the memory, and return the number of blocks. */
+/* Each of the next four functions works on all parts of a table. In this order they give the locks
+   their rank, take or drop the locks, free the memory, and return the number of blocks. */
 MLI_PRIVATE MLI_COLD void mli_picks_init(mli_picks *parts);
 MLI_PRIVATE MLI_COLD void mli_picks_lock(mli_picks *parts, int take);
 MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts);
@@ -12744,8 +12837,8 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
-   from the key's home on. If MLI_CACHE_PATH entries from there on have other keys, replaces the
-   first of them. The orphan record caches nothing, because its cells are used under a lock.
+   from the key's home on. If MLI_CACHE_PATH entries from the home on all have other keys, replaces
+   the entry at the home. The orphan record caches nothing, because its cells are used under a lock.
    Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
@@ -12782,13 +12875,13 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* What the block of an alloc begins with, besides the scope of its thread. */
+/* The site, the tag and the stream with which the block of an alloc begins. */
 typedef struct mli_origin {
     const memlord_site *site;
     const char *tag; /* a kept name, or NULL */
     uint64_t stream; /* 0 means no stream */
 } mli_origin;
-/* Returns what the block of an alloc by this thread at a site begins with. */
+/* Returns the site, the tag and the stream of a block that this thread allocates at a site. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
@@ -12809,8 +12902,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Stores in a guard how many tags (or scopes, if `scope` is 1) are open in the thread's context.
-   The end of the guard restores this number. */
+/* Fills in a guard: its depth is the number of tags (or scopes, if `scope` is 1) that are open in
+   the thread's context. The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
@@ -13373,7 +13466,7 @@ typedef struct mli_stack_row {
 } mli_stack_row;
 
 /* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
-   picked, returns 0; the general path then serves it and counts its bytes. */
+   picked, returns 0; the general path then serves the alloc and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -13416,8 +13509,8 @@ MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
    the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
-/* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
-   functions do: the caller is inside the shard, or no other thread can reach the entry. */
+/* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
+   functions: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack. The totals of the stack still include the
    block. */
@@ -13425,14 +13518,15 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. With
    `undo` these totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
-   is 1 if the block ends. */
+/* Subtracts a block from the totals of its stack, after the block was removed from the table.
+   `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block that this call opens under `key` the stack `pick` of an older block, which is
-   being moved or put back. The stack counts on `dev` and for the site with the row `site`. */
+/* Notes `pick` as the stack of the block that this call opens under `key`. It was the stack of an
+   older block, which is being moved or put back. The new block counts in the totals of the stack on
+   `dev`, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
@@ -13456,16 +13550,17 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, u
 /* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
-/* Returns the return addresses of a row for the host and, behind them, their sites. Makes them on
-   first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
+/* Returns an array for the host: the return addresses of a row's stack and, behind them, their
+   sites. Makes the array on first use. Returns NULL if there is no memory. Requires: the caller
+   holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
 /* Stores the live bytes of every stack of a device as the bytes that the stack holds at the
    device's peak. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
-   unwinder may load a library then. Requires: no other thread changes the settings. */
+   if `bytes` is 0). The first call also seeds the samples, and unwinds once: the system's unwinder
+   may load a library the first time. Requires: no other thread changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
@@ -13500,8 +13595,8 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns NULL if no stacks were taken yet. The acquire load pairs with the release store in
-   mli_stacks_begin. */
+/* Returns these functions, or NULL if no stacks were taken yet. The acquire load pairs with the
+   release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
@@ -13509,9 +13604,9 @@ static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
 /* -- samples -- */
 
 /* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
-   each run. Otherwise it differs in each run, process and ledger. A forked child always gets
-   another seed. MemLord mixes it from the answers of system calls that neither wait nor fail,
-   because the first call of a process may come from inside malloc or from a sandbox. */
+   each run. Otherwise it differs in each run, process and ledger: MemLord mixes it from the answers
+   of system calls. These calls neither wait nor fail, because the first call of a process may come
+   from inside malloc or from a sandbox. A forked child always gets another seed. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -13586,9 +13681,10 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node for a site whose caller is node `parent`. If `site` is NULL, returns the node
-   for a return address in a module that stays loaded. Returns 0 if there is no such node. Needs no
-   lock, because the acquire loads pair with the release stores of the functions that add nodes. */
+/* Returns the node for `site` below the node `parent`. If `site` is NULL, returns the node below
+   `parent` for `address`, a return address in a module that stays loaded. Returns 0 if there is no
+   such node. Needs no lock, because the acquire loads pair with the release stores of the functions
+   that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -13668,8 +13764,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is its
-   row, or 0). */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
+   of the site, or 0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -13806,8 +13902,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Subtracts a block, which was removed from the table, from the totals of its stack. `frees` is 1
-   if the block ends. With `undo` the totals are then as if it had not been allocated. */
+/* Does what mli_pick_off does. With `undo` the totals are then as if the block had not been
+   allocated. */
 static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                           int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -13840,9 +13936,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Stores in mli_self the row of the stack of the block that the current public call opens under
-   `key`. If `row` is 0, or the table of picked blocks has no room, counts the stack as dropped.
-   Requires: the public call ends with mli_stack_forget. */
+/* Notes the stack of the block that the current public call opens under `key`: stores the stack's
+   row in mli_self, and reserves room in the table of picked blocks. If `row` is 0, or the table has
+   no room, counts the stack as dropped. Requires: the public call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13876,8 +13972,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are MemLord's own. They come before the frame with the address of
-   the site or, if no frame has that, before the frame with the address of the caller. */
+/* Returns how many of `n` frames are MemLord's own: those before the frame with the address of the
+   site or, if there is no such frame, before the frame with the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -14208,15 +14304,15 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
 /* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
-   ledger's clock. An event names its site, tag or stack by the number of a row, the counters of one
-   of these on a device. May use books/threads, books/sites, books/stacks and books/counters.
-   Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
-   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
+   ledger's clock. An event names its site, tag or stack by the number of a row. A row has the
+   counters of a site, a tag or a stack on a device. May use books/threads, books/sites,
+   books/stacks and books/counters. Invariant: a ledger has one ring, from the first
+   memlord_events_start until the ledger ends. Lock: the registry lock, to install the ring. Events
+   are written and read without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
-   it alone. So two threads write to the same word only when one of them gets a sub-buffer. A reader
-   copies an event, and then checks that the event's sub-buffer was not given out again
-   meanwhile. */
+   it alone. So threads write to the same words only while they get sub-buffers. A reader copies an
+   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. It has the row of its site, or that of its stack; a row of a stack names
    the site.
@@ -14247,7 +14343,7 @@ typedef struct mli_subbuf {
 } mli_subbuf;
 typedef struct mli_ring {
     /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
-       pointer, so that a program that records no events need not link it. */
+       pointer, so that a program that records no events need not link the function. */
     void (*write)(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
                   uint64_t bytes, uint64_t rows);
     size_t size, stride, capacity;
@@ -14260,8 +14356,8 @@ typedef struct mli_ring {
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* What converts stamps to nanoseconds. The rate is the mean since create, so it becomes more
-   precise as the ledger grows older. */
+/* What converts stamps to nanoseconds. The rate is the mean since the ledger was created, so it
+   becomes more precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
@@ -14276,10 +14372,11 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
    mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
-   sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits. If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
-   site. If no sub-buffer is free, the event is lost and counted. */
+/* Writes an event. If every sub-buffer has a writer, counts the event as lost instead. `rows` is
+   the word2 of a map entry, or some bits of one. If `bytes` has the bit MLI_EVENT_STACK, `rows` has
+   the row of a stack instead of the row of a site. Stores each word of the event by a release. So a
+   reader that sees one of the words also sees the generation of the sub-buffer, which was stored
+   earlier. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14288,14 +14385,14 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the begin of a block. `stack` is the row of its stack, or 0 if its alloc was not
+/* Records that a block begins. `stack` is the row of its stack, or 0 if its alloc was not
    sampled. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
 /* Records the end of a block at a site. `rows` is the word2 that the block has without a side
-   record. The event has the block's tag and stream, but the row of `site` instead of that of the
-   block's site. */
+   record. The event has the block's tag and stream. It has the row of `site`, and not the row of
+   the block's site. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
@@ -14371,8 +14468,8 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that a sub-buffer still holds. Makes one addition for consecutive
-   events of one device. */
+/* Counts the events that a sub-buffer still holds as lost. Consecutive events of one device take
+   one addition together. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -14392,8 +14489,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
-/* Gives a thread, whose next event is on `dev`, the next sub-buffer without a writer. If every
-   sub-buffer has a writer, returns NULL and counts the event as lost. */
+/* Gives a thread the next sub-buffer without a writer. If every sub-buffer has a writer, returns
+   NULL, and counts the event that the thread was to write, on `dev`, as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -14555,7 +14652,8 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* Replaces the stack's row in an event by the site's row, and notes the stack in e->stack. */
+/* If an event has the row of a stack, stores this row in e->stack, and puts the row of the stack's
+   site in its place. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)
@@ -14689,16 +14787,16 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
    for. A fence tells, by its function `done`, whether a device has finished its work with a block.
    A pending block was freed, and ends when its fences are done. To drop a fence is to call its
-   `drop`, after which the ledger no longer uses it. A dev is the number of a device, and a shard a
-   part of the map of blocks. May use base/memory, books/devices and books/threads. Invariant: only
-   one thread at a time, the asker of a fence, calls the fence's `done` and `drop`, and it holds no
-   lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard
-   while it holds the lock. */
+   `drop`; after that the ledger no longer uses the fence. A dev is the number of a device, and a
+   shard a part of the map of blocks. May use base/memory, books/devices and books/threads.
+   Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
+   and it holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and
+   enters no shard while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
+    mli_u32 calls;    /* counts the calls that found queues of the type; it may miss some of them */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
@@ -14791,15 +14889,15 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
-   an asker, the asker drops it. The end of this public call or of a later one drops the others.
-   Does nothing if f is NULL. May be called inside a shard. */
+   an asker, the asker drops it. The end of this public call, or of a later one, drops the fences
+   without an asker. Does nothing if f is NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
 /* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
    address on the caller's stack. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Does not call
-   `done` again after `done` has answered done or failed. Requires: the caller is the asker of the
+/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Once `done`
+   has answered done or failed, does not call `done` again. Requires: the caller is the asker of the
    fence, and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 /* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
@@ -15153,9 +15251,9 @@ MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *pr
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
    finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
    on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
-   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket. The
-   caller must then leave the shard. A thread waits only for the lock of a home, so waiting threads
-   form no cycle. */
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket.
+   After a -1 the caller must leave the shard. A thread waits only for the lock of a home, so
+   waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
@@ -15169,12 +15267,12 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the map does not
-   have the key; with `want_room` mli_probe_insert can then insert the key. If another thread owns
-   the shard, makes the shard shared. If `want_room` is set and the table has no slot for the key,
-   grows the table. Returns 0; the thread is then inside the shard, unless the shard has no table.
-   Returns -1, outside the shard, if there is no memory. Requires: the caller is not inside a
-   shard. */
+/* Finds a key. Until mli_probe_leave no other thread changes the slot of the key. probe->entry is
+   NULL if the map does not have the key; with `want_room` mli_probe_insert can then insert the key.
+   If another thread owns the shard, makes the shard shared. If `want_room` is set and the table has
+   no slot for the key, grows the table. Returns 0; the thread is then inside the shard, unless the
+   shard has no table. Returns -1, outside the shard, if there is no memory. Requires: the caller is
+   not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
@@ -15342,14 +15440,15 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side records and the parts of blocks. A side record has the facts of a block for which
-   its entry in the map has no room; the entry's word2 then points to the record, which has the
-   entry's own word2. A part is a range of the bytes of a block, with a description. A shard is a
-   part of the map. A probe finds an entry in a shard, and no other thread changes the entry until
-   the probe ends. A pending block was freed, and waits for its fences. May use books/map,
-   books/accounts and base/memory. Invariants: a side record belongs to the thread that holds its
-   entry, because this thread is inside a shard of its own or has locked the entry's bucket; parts
-   lie in their storage and do not overlap. Locks: those of the map. */
+/* Owns the side records and the parts of blocks. A side record has those facts of a block that do
+   not fit in the block's entry in the map. The word2 of the entry then points to the side record,
+   and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
+   a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
+   thread changes the entry until the probe ends. A pending block was freed, and waits for its
+   fences. May use books/map, books/accounts and base/memory. Invariants: only the thread that holds
+   an entry uses the side record of the entry; such a thread is inside a shard of its own, or has
+   locked the entry's bucket. Parts lie inside their block and do not overlap. Locks: those of the
+   map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15373,8 +15472,8 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
-   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call that names a block: notes `site`, checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
@@ -15430,16 +15529,16 @@ typedef struct mli_parts {
     memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, by offset */
 } mli_parts;
 
-/* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
-   no other thread can reach the array, because the block is off the map or the array is off the
-   block. */
+/* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
+   Requires: no other thread can reach the array, because the block is not on the map, or the array
+   is detached from the block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
 
-/* Moves the parts of a pending block to the block that its bytes were moved to, which has `bytes`
-   bytes. Frees the parts that do not lie in those bytes. */
+/* Moves the parts of the pending block at `from_key` to the block at `key`, to which the host has
+   moved the bytes. Frees the parts that do not lie wholly in the `bytes` of the new block. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
@@ -15783,17 +15882,17 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
-/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
-   which the ledger had no memory to record. The map has an entry for each block: its key (the
-   storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
-   stream). A block with further facts has a side record, to which its word2 then points. A probe
-   finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
-   number of a device, and a delta a change of counters. May use books/. Invariant: a call makes the
-   counters of a block before it enters a shard, a part of the map, because a thread inside a shard
-   may not allocate. The counters are the rows of the block's device, site and tag, and the thread's
-   cell of each row. Inside the shard the call changes the map and counts the change, so that no
-   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
-   cold lock, for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
+   A dropped alloc is one that the ledger had no room to record. The map has an entry for each
+   block: its key (the storage), word1 (the bytes, the device, the references) and word2 (its site,
+   tag, mark, scope and stream). A block with further facts has a side record, to which its word2
+   then points. A probe finds an entry in the map. A pending block was freed, and waits for its
+   fences. A dev is the number of a device, and a delta a change of counters. May use books/.
+   Invariant: a call makes the counters of a block before it enters a shard, a part of the map,
+   because a thread inside a shard may not allocate. The counters are the rows of the block's
+   device, site and tag, and the thread's cell of each row. Inside the shard the call changes the
+   map and counts the change, so that no fork finds a block half counted. Locks: those of the map;
+   the fences lock, inside a shard; the cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15802,9 +15901,9 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that a word2 points to, with the parts of the block (described ranges of
-   its bytes) that it has. Detaches the block's fences, and takes its bytes off the account that
-   they were charged to. If word2 points to no side record, does nothing. */
+/* Frees the side record that a word2 points to, and the parts of the block (described ranges of its
+   bytes). Detaches the block's fences, and takes the block's bytes off the account that they were
+   charged to. If word2 points to no side record, does nothing. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
 /* Returns the delta that counts a block as opened. */
@@ -15816,8 +15915,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
    because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at `site`, the site of the free, whatever the site of the block is. Requires: the
-   caller is not inside a shard. */
+/* Counts a free at `site`, the place of the call that frees the block. The site of the block does
+   not matter. Requires: the caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
@@ -15853,10 +15952,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc: one that failed with the error r, because the ledger had no memory to
-   record it, or no room for its device. If the device could not be added, counts the alloc for the
-   ledger as a whole. A later free of the storage is then expected, and does not count as an unknown
-   free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
+/* Counts an alloc as dropped if `r`, the result of the alloc, says that the ledger had no memory to
+   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
+   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
+   storage is expected, and does not count as an unknown free: see mli_drop_match. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage (one that the map does not have), and returns
@@ -15880,8 +15979,8 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was to free the storage. If the storage is not live, the call then counts
-   as an unknown free. */
+   `ends` is 1 if the call was to free the storage. Such a call counts as an unknown free if the
+   storage is not live. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
@@ -15891,8 +15990,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
-                          done */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or it still waits for its
+                          fences */
     MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
                           ends */
     MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
@@ -15911,8 +16010,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   int *did);
 
 /* Opens a block with one reference, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges none. `how` and *did are those of
-   mli_entry_put. */
+   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
+   of mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -15937,15 +16036,15 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 /* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
    *gone gets the entry of the freed block, with the word2 that it would have without a side record.
    If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
-   becomes pending. *chain then gets its first fence, and the caller asks the fences after this
+   becomes pending. *chain then gets the block's first fence. The caller asks the fences after this
    call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the call stack of the block's alloc, if that was sampled. The totals of that stack
-   include the block's bytes until mli_pick_off subtracts them. */
+   *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
+   stack include the block's bytes until mli_pick_off subtracts them. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
@@ -15968,9 +16067,9 @@ MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 /* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
    counts the change. With `moves` the change counts as the end of one block and the start of
    another, else as a change of size. *rows gets the word2 that the entry would have without a side
-   record. The caller cannot read that from the side record, which another thread may free once the
-   block is on the map. If the map has no room, ends the block with its old bytes, and counts a
-   dropped alloc of the new ones. */
+   record. The caller cannot read this word2 from the side record: another thread may free the side
+   record once the block is on the map. If the map has no room, ends the block with its old bytes,
+   and counts an alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
@@ -16231,8 +16330,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds one reference to a block. If the number of references needs a side record first, adds none
-   and returns 0. */
+/* Adds one reference to a block. If the entry has no room for the new number of references and the
+   block has no side record, adds none and returns 0. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -16715,14 +16814,14 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
    share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
-   allocs, and a ticket is its id. An alloc draws on a ticket: its bytes come off the ticket once
-   the alloc is recorded, and are in flight until then. A dev is the number of a device. A row has
-   the counters of a device. Each thread counts in a cell of its own, and publishes the cell to the
-   row up to a batch of bytes late. services/room takes the samples of a phys, and opens
-   reservations, because services/room can explain why one is refused. May use books/devices,
-   books/counters and books/accounts. Invariant: a device changes from one phys to another only
-   under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two of them only
-   under the cold lock. */
+   allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
+   are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
+   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
+   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
+   services/room takes the samples of a phys, and opens reservations, because services/room can
+   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
+   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
+   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
 
 /* Returns the phys of a device. The acquire load pairs with the release store in
    mli_phys_assign. */
@@ -16731,8 +16830,8 @@ MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
    memlord_device_share may assign another phys, so the function looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
-/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
-   and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
+/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
+   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out);
 
@@ -16761,9 +16860,9 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
    so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
-   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys
-   has bytes of tickets, which may be for this device, or if other devices are at the device's own
-   phys. */
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
+   bytes of the old phys, because these may be for this device. Also returns it if other devices are
+   at this device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -16782,7 +16881,7 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
     mli_phys *phys;     /* the phys to which the record belongs; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
-    memlord_account account; /* an account that holds the bytes, too; 0 means none */
+    memlord_account account; /* the account where the bytes count as held; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
@@ -16811,35 +16910,36 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request (memlord_alloc_retry) that tickets cover. The tickets are the one that the
-   request names or, if it names none, those of its thread. The request opens a ticket of its own,
-   and the covered bytes move to that ticket, so that no other alloc draws them while the request
-   tries. At the end of the request the bytes that it has not used move back. */
+/* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
+   have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
+   tickets of its thread do. The request opens a ticket of its own, and the covered bytes move to
+   that ticket, so that no other alloc draws them while the request tries. At the end of the request
+   the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that these tickets hold of the request's account */
+    uint64_t held;  /* the part of `bytes` that is from tickets with the account of the request */
     uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to their tickets, if these are still
-   open. `request` is the request's own ticket. Sets cover->bytes to the number of bytes that it
-   moved. */
+/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
+   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
+   cover->bytes to the number of bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
 /* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
-    memlord_account account; /* an account that holds the bytes, too; 0 means none */
+    memlord_account account; /* the account where the bytes count as held; 0: none */
     memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
                                 of its thread may */
     mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
                                 reserves */
 } mli_reserve;
-/* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
-   thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
-   else the tickets of this thread, then cover as many of its bytes as they can. Returns
+/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
+   this thread. Otherwise it is the ticket of a request, and belongs to no context. Other tickets,
+   those that mli_cover names, then cover as many bytes of the request as they can. Returns
    MEMLORD_E_LIMIT if the bytes that no ticket covers do not fit at the phys, or if the bytes that
    the account does not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
@@ -16851,25 +16951,24 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
-   recorded. */
+/* The bytes that an alloc may draw from tickets. They are in flight while the alloc is recorded. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys; /* where the tickets are; NULL if nothing comes off tickets */
+    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the bytes come off; 0 means the tickets of the
+    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
                              thread */
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
 
-/* Marks the bytes of an alloc as in flight before the alloc is recorded, if they can come off a
-   ticket. */
+/* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
+   recorded. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
-/* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So
-   bytes that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved.
-   If `recorded` is 0, takes nothing off. In either case the bytes are no longer in flight. */
+/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
+   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
+   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
+   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -16929,8 +17028,8 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample, plus what the ledger's devices have grown since. So a
-   thread that asks before each alloc gets no more than was free at the sample. */
+   The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
+   since. So a thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -16941,12 +17040,14 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most bytes that a device can have held since the latest sample of its physical
-   device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
-   because the host's allocator may keep the freed bytes and serve later allocs from them. One bound
-   is what the device held at the sample, plus the bytes allocated since. Another is the highest
-   live bytes since, which exceed the published bytes by at most a batch for each thread. If the
-   device's pool holds more than the live bytes, the host's figure for the pool counts instead. */
+/* Sets *held to the bytes that a device holds now, and returns the bytes of the device that count
+   as used at its physical device. On a device other than the cpu the two are equal. On the cpu
+   frees do not lower the result, because the host's allocator may keep the freed bytes and serve
+   later allocs from them. There the result is the most bytes that the device can have held since
+   the latest sample. One bound is what the device held at the sample, plus the bytes allocated
+   since. Another is the highest live bytes since, which exceed the published bytes by at most a
+   batch for each thread. The lower bound counts. If the device's pool holds more than the live
+   bytes, the host's figure for the pool counts instead. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -17049,9 +17150,9 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
    with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
-   admitted never exceed the limit. The bytes of an alloc come off its tickets after the alloc was
-   recorded. Until then they are in flight and count twice. A request that is refused only because
-   of bytes in flight tries again. */
+   admitted never exceed the limit. The bytes of an alloc are subtracted from its tickets after the
+   alloc was recorded. Until then they are in flight and count twice. A request that is refused only
+   because of bytes in flight tries again. */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -17198,9 +17299,10 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
-   tickets. Takes no bytes off the request's own account, which holds all bytes of the request
-   already. Requires: the caller has held the phys lock since mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets, and from what
+   the tickets hold of their accounts. The request's own account does not change, because it holds
+   all bytes of the request already. Requires: the caller has held the phys lock since
+   mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -17229,9 +17331,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes of a request that no ticket covers, both at the physical device and at the
-   account. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try
-   again. */
+/* Reserves what a request lacks: at the physical device the bytes that no ticket covers, and in the
+   account the bytes that no covering ticket holds there. Returns 1 if it has reserved them, 0 if
+   they do not fit, and -1 if the caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -17410,16 +17512,16 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    shard, or has paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
-/* A function that is called for each block of a paused shard that matches a query. If it returns a
-   value other than 0, the walk ends. */
+/* A function that is called for each block that matches a query, while the block's shard is paused.
+   If it returns a value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
-                           address lies in */
+    uint64_t address;   /* if `containing` is 1, the query selects only blocks in whose bytes this
+                           address lies */
     int containing;     /* 1: `address` is used, and min_born is not */
     size_t part, parts; /* the walk visits part `part` of each shard, out of `parts`; if `parts` is
                            0, it visits all of each shard */
@@ -17430,8 +17532,7 @@ typedef struct mli_walk_query {
 /* Returns a query that selects all blocks on the devices that `sel` includes. */
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
-/* Calls fn for each block of the map that matches a query, one shard after the other: see
-   mli_shard_visit. */
+/* Calls fn for each block that matches a query, one shard after the other: see mli_shard_visit. */
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
@@ -17658,7 +17759,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block that is left in the heap behind the
+    for (n = top->count; n > 1;) { /* moves the smallest block of the heap to the place behind the
                                       heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
@@ -17693,6 +17794,7 @@ MLI_API size_t memlord_blocks_top(memlord *lord, memlord_device sel, memlord_blo
                                   size_t k) {
     mli_walk_query q = mli_walk_query_of(sel);
     if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    mli_places_name(lord);
     return mli_map_top(lord, &q, out, k);
 }
 
@@ -17808,14 +17910,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 
 /* A block is pending while its side record has a serial. When the last fence of a block is done,
    the block ends, and its end calls mli_call_end like any call. The slow function behind
-   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
-   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
-   then asks no queue. A thread that runs a function of a fence asks no other fence
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and these fences may end further
+   blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for
+   `asks`, and then asks no queue. A thread that runs a function of a fence asks no other fence
    (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
-   that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` has for that
+   device, except MLI_ALERT_EVENTS, because the call has recorded its events already. May ask fences
+   only if `asks` is 1. If the system has no barrier for all threads, a thread always takes the slow
    function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
@@ -17848,8 +17950,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
-   device type. If `asks` is 1, first asks fences of one queue of that type. */
+/* Calls the `drop` of each fence in the list to_drop, at the end of a call on a device type. If
+   `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
 /* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, the
@@ -17893,8 +17995,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
-                                               the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
+                                               destination keeps the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -17950,7 +18052,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* if a block still has the fence, the end of the block frees it */
+    f->asker = NULL; /* if a block still has the fence, the end of the block frees the fence */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -18011,10 +18113,10 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue a
-   fence that nobody has asked yet comes first, because its `done` may record an event of the device
-   when it is first called. Then comes the first fence of the queue, unless this poll, `round`, has
-   asked it. */
+/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue the
+   fences that no thread has asked yet come first, because the first call of a `done` may record an
+   event of the device. Then comes the first fence of the queue, unless this poll (`round` is its
+   number) has asked that fence already. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -18051,8 +18153,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Sets p->due and p->late to the number of the call and to the time from which a queue may be
-   due next. */
+   due. Also sets p->due and p->late: a queue may be due again from the call with the number p->due
+   on, and from the time p->late on. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -18074,9 +18176,9 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
 /* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
-   Most calls only count themselves. A call looks for a queue when the count has reached p->due.
-   Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the fences lock, does nothing, so that no call waits for a call that asks. */
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due. One
+   call in MLI_REST_LOOK also looks if the time p->late has come. If another thread has the fences
+   lock, does nothing, so that no call waits while another call asks fences. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -18111,8 +18213,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
 }
 
 /* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over from the source. The caller does this first, so that all memory is taken
-   before anything changes. */
+   destination takes over from the source. The caller calls this function first, so that all memory
+   is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -18235,7 +18337,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
 
 /* Checks the options of an alloc on a device. Keeps a copy of the tag's name; if there is no memory
    for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on that
-   device; *out then has 0 in its place. */
+   device; *out then has a ticket or an account of 0. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -18444,8 +18546,9 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
 }
 /* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
    comes off the bytes of the device that have no tag. Two calls may together leave the tags with
-   more bytes than the device. At least one of the two calls notices this excess, because each
-   changes `arena` or `arena_tagged` before it reads both, and all these accesses are seq_cst. */
+   more bytes than the device. Each call changes `arena`, or both `arena` and `arena_tagged`, before
+   it compares the two. All these accesses are seq_cst. So at least one of the two calls notices the
+   excess. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -18509,9 +18612,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances, and counts the change on the device, on the tag and at the site. The change
-   counts as no alloc and no free. The site counts added bytes both as allocated and as freed,
-   because no later call can know at which site a byte was added. */
+/* Changes the balances, and counts the change on the device, on the tag and at the site. It counts
+   no alloc and no free. The site counts added bytes as allocated and at once as freed, because no
+   later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -18546,8 +18649,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
 }
 
 /* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
-   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as
-   for an alloc. An arena has no storage, so the check gets 1, which is a valid storage. */
+   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
+   alloc does. That check also needs a valid storage. An arena has none, so the check gets the
+   number 1. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
@@ -18600,27 +18704,29 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 /* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast.
    Has what only these functions need: realloc tokens, n blocks in one call, deferred frees. A block
-   is an entry of the map; its device type and its storage, the key, find it. A token holds the
-   entry of a block from the begin of a realloc or a free to its end; the block is off the map
-   meanwhile. A fence is a function of the host that tells when a device has finished with a block.
-   A freed block with fences is pending: it ends when its fences are done. Owns no state. May use
-   the books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
-   anything. Locks: none is held at the return. */
+   is an entry of the map. A call finds it by its device type and its storage, which is the key.
+   From the begin of a realloc or a free to the end, a token holds the entry of the block, and the
+   block is off the map. A fence is a function of the host that tells when a device has finished
+   with a block. A freed block with fences is pending: it ends when its fences are done. Owns no
+   state. May use the books, calls/record and calls/deferred. Invariant: a call checks everything
+   before it changes anything. Locks: none is held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* values of memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros: ending it is an error */
+    MLI_TOKEN_USED,   /* the token was used, or is all zeros; a call that ends it returns an
+                         error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
+    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
     MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
                          given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
+                             token */
 };
 
-/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
-   still counted. */
+/* Stores the sampled stack of a block in the block's token. The block is detached: it is off the
+   map, but still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -18639,7 +18745,7 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
    word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
    word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
    logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
-   with both storages. The event of the free then has no site of its own. */
+   with both storages. In that case the event of the free has no site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -18773,16 +18879,16 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
 
 /* What a call with n blocks prepares for each block before it records any block, so that it cannot
    run out of memory halfway. If `did` is MLI_DID_OPEN, the call has put a placeholder of 0 bytes
-   under the block's key. If it is MLI_DID_VIEW, the key was live, and memlord_track_n has added a
-   reference to its block. Otherwise the call has prepared nothing, because the new block will
-   replace a block with the same key. */
+   under the block's key. If `did` is MLI_DID_VIEW, the map had a block with this key, and
+   memlord_track_n has added a reference to that block. Otherwise the call has prepared nothing,
+   because the new block will replace a block with the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
 } mli_hold;
 
 /* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
-   the number of blocks for which this was done. */
+   the number of blocks that were prepared. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -18849,9 +18955,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory. It needs
-   memory if it is charged to an account, or if another thread has ended the old block since
-   mli_hold_n. If there is no memory then, the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces an old block may still need memory: if the
+   new block is charged to an account, or if another thread has ended the old block since
+   mli_hold_n. If there is no memory, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -18883,7 +18989,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
 
 /* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
    expects one free that finds no block. But if the map has a live block under the same key, the
-   next free finds that block, so the function cancels the expected free. */
+   next free of that key finds this block. In that case the function cancels the expected free. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -18931,10 +19037,10 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If there
-   are such fences, or if the move has a fence, the source stays pending until all these fences are
-   done, and *chain gets the fences that the caller has to ask. A block that moves to its own
-   storage on a device of the same type is replaced. */
+/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. The
+   source stays pending until these fences, and the fence of the move, are done. If there is any
+   fence, *chain gets the fences that the caller has to ask. If a block moves to its own storage on
+   a device of the same type, the new block replaces it. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -19290,8 +19396,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
-   device that the copy goes to. */
+/* Counts a copy on the device that the copy goes to, and on the route. A route has the counts of
+   copies from one device to another. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19393,9 +19499,9 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path. So a thread's first call on a ledger goes there, and so does a call that
-        follows a call on another ledger. The record, an mli_thread, has a mask `special`: what the
-        thread's calls have to do besides. In the usual case it is 0.
+        the general path. So a thread's first call on a ledger takes the general path, and so does a
+        call that follows a call on another ledger. The record, an mli_thread, has a mask `special`:
+        what the thread's calls have to do besides. In the usual case this mask is 0.
      2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
@@ -19403,25 +19509,26 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
         thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
         first call of another thread makes the shard shared for good: then every call locks the
         buckets that it uses.
-     3. Look at the home bucket, which the hash of the address chooses. The bucket's header has a
-        print of each entry, a byte of the hash, and a call compares all prints at once. An alloc
-        finds a vacant slot, a free finds the entry. mli_home_room and mli_home_find prepare the
-        header that the call is to store, with the print of the slot set or cleared.
+     3. Look at the home bucket, which the hash of the address chooses. A bucket has slots, each for
+        one entry. The bucket's header has a print of each entry, which is a byte of the hash. A
+        call compares all prints at once. An alloc finds a vacant slot, a free finds the entry.
+        mli_home_room and mli_home_find prepare the header that the call is to store, with the print
+        of the slot set or cleared.
      4. Find the device's number, its dev, and the thread's mli_cell for it: the thread's part of
         the device's counters. Only this thread counts in the cell. A free compares the dev with the
         one in the entry.
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. Only the peak and the bands need more work, and then the result of the count is
-        negative. The level of a cell is the bytes that the thread allocated, less those that it
-        freed. If an alloc raises the level above the cell's limit, or a free takes it below the
-        published part, mli_cell_publish_due has to publish the cell. After a free, a check of the
-        device's bands may be due.
+        at once. If the peak or a band needs more work, the result of the count is negative. The
+        level of a cell is the bytes that the thread allocated, less those that it freed. If an
+        alloc raises the level above the cell's limit, or a free takes it below the published part,
+        mli_cell_publish_due has to publish the cell. After a free, a check of the device's bands
+        may be due.
      7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
-        mli_free_finish does this, after it has published the cells that are due. This function also
-        runs if `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work
-        for the end of a call, such as events, fences, bands, waiters, or a report.
+        mli_free_finish leaves the shard, after it has published the cells that are due. These
+        functions also run if `alert` has a bit that concerns the device. `alert` is the ledger's
+        mask of the work for the end of a call, such as events, fences, bands, waiters, or a report.
 
    The stores of the usual case, in their order:
      alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
@@ -19463,10 +19570,10 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
    a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
-   calls with sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no
-   frame of memlord_alloc on the stack. At -O1 the address stays unknown, so a stack that cannot be
-   unwound has no frame at all. Code for s390x always makes the note, because such a call is never a
-   jump there: the fifth argument lies in a register that the callee preserves. */
+   calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
+   and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
+   cannot be unwound has no frame at all. Code for s390x always makes the note, because there
+   memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -19604,10 +19711,10 @@ typedef struct mli_block_rows {
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
-   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
-   sampled. */
+/* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
+   cells for the rows. The bits in the thread's mask `special` say which of them the block has.
+   Looks only in the thread's record and in the cache of that record. Returns 0 if something is not
+   found there, or if the stack of this alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19805,8 +19912,8 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
-   shard; if the shard is shared, the thread has locked the home bucket. */
+   enough. They probe the buckets after the home bucket, and leave the shard. Require: the thread is
+   inside the shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
@@ -19873,32 +19980,33 @@ typedef struct mli_scope_run {
 /* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
-/* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
+/* Returns the invocation that an exported token names. Returns NULL if the token names none, or if
+   the invocation is over. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 /* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
    context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
-   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
-   thread, or the thread has ended. */
+   in the invocation, the base of its cell is added. When the thread leaves, the whole level of the
+   cell at that moment is added and stays. `enter` is 1 if the thread enters, and 0 if it leaves.
+   Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
-/* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
-   the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
-   Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
-   NULL. */
+/* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
+   context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
+   and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
+   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
+   invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
-   is the first member that is counted for its invocation. */
+/* In a forked child: counts the context of a span as a member of the span's invocation, because the
+   context goes on there. Returns 1 if it is the first member that is counted. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
-/* Closes in a forked child the invocations that have no member there. */
+/* In a forked child: closes the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
 #endif
 
@@ -20078,12 +20186,12 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
    of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
-   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
-   the bytes that the thread allocated less those it freed, and its high is the highest level since
-   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
-   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
-   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
-   cold, to make a scope or a thread scope. */
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. The level of a
+   cell is the bytes that the thread allocated less those it freed. The high of a cell is the
+   highest level since the thread last published the cell (added it to the device's counters). Each
+   memlord_reset begins an epoch. May use books/. Invariants: a scope or a thread scope is never
+   removed; the totals of a scope come from the thread's own counters, so a call that counts does
+   nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
 /* Only the thread itself writes its thread scopes and the spans of the context that it is in;
    readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
@@ -20106,9 +20214,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
-                                                 each ended span changed the thread's level;
-                                                 signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the bytes by which all ended
+                                                 spans together changed the thread's level; a signed
+                                                 number */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -20131,10 +20239,10 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
-   the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
+   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: counts the invocations that a context is in as running. */
+/* In a forked child: counts as running each invocation that a context is in. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -20144,8 +20252,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
    characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
-   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
+   which the scope changed each device. A thread scope of an earlier epoch adds only to
    `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
@@ -20219,9 +20327,10 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
-   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
-   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span. If `s` is not NULL, adds the bytes by which the span changed each
+   device to this thread scope. Raises the peaks of the next outer span to those of this span. `t`
+   is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
+   levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20335,9 +20444,10 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
-   record, which all threads without a record of their own share. */
+/* Gets the span for a scope that begins inside the innermost open one. Makes the span on first use.
+   Returns E_STATE if the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM if
+   there is no memory, and for the orphan record, which all threads without a record of their own
+   share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20353,9 +20463,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
-   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
-   these scopes when the cell reached the old high. */
+/* Sets a cell's high to the cell's level. Before that, the old high raises the device's peak and
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread entered these
+   scopes after the cell reached the old high. Their peaks then stay. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20368,8 +20478,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 
 /* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
    span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
-   invocation. The high of each cell starts again at its level, so that it measures the peak of this
-   span. The span around it keeps the old high. */
+   invocation. The high of each cell is set to the cell's level, so that from now on it measures the
+   peak of this span. The old high goes into the peaks of the next outer span. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20406,9 +20516,9 @@ static void mli_span_pop(mli_current *now) {
 }
 
 /* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
-   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
-   scope of `t`, the invocation counts as lost. */
+   the thread scope of the calling thread `t`. `at` is `t` if the context is in this thread, and
+   NULL if it is in none. A scope that began on another thread may need a new thread scope of `t`.
+   If there is no memory for that, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20522,10 +20632,11 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. If `guard` is not NULL, it gets the number of open scopes, which the end of the
-   guard restores. The cache of the thread has the scope under the address of the host's static
-   record `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared
-   with the name of the scope that is found. */
+/* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
+   end of the guard later ends all scopes above that number. The thread has a cache of the scopes
+   that it found last. In the cache a scope has the address of the host's static record `planted`
+   or, if `planted` is NULL, that of `name`. The text at `name` may change, so it is compared with
+   the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -20592,7 +20703,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts a token, or returns it if `adopt` is 0. */
+/* Adopts the scope of a token, or leaves that scope if `adopt` is 0. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -20922,22 +21033,24 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
-   physical device adds its statistics once, also if several of its devices are in the selector. */
+/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
+   devices. Each physical device counts once, even if the selector has several of its devices. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if it is known, because free pieces of two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
+   two pools are not one piece. The sum gets the larger of the two values, or the one that is
+   known. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
-   be too low. */
+/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
+   peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
-   list is in the order of the number at offset `key` of each item, the largest first. The search
-   begins at the end of the list, because most items are below the last one and are not inserted. */
+/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
+   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
+   first. The search begins at the end of the list, because most items are below the last one and
+   are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -20948,14 +21061,14 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which its peak may be
-   too low. */
+/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
+   may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
+/* Completes a sum over all devices: adds what could be counted on no device. See mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -20966,9 +21079,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
-   its present level, and all others become 0. The last failed requests are forgotten. No band waits
-   to rearm any more (to start its next collection). */
+/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
+   stay, a peak becomes the present level, and the others become 0. Forgets the last failed
+   requests. No band waits to rearm any more: each may start its next collection. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21093,17 +21206,18 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key) {
-    char *at = (char *)list + n * size, *first = (char *)list;
+    char *first = (char *)list, *at = first + n * size;
+    const size_t kept = n < cap ? n : cap - 1; /* how many of the items stay beside the new one */
     uint64_t number, other;
     memcpy(&number, (const char *)item + key, sizeof number);
-    while (at > first) {
+    for (; at > first; at -= size) {
         memcpy(&other, at - size + key, sizeof other);
         if (other >= number) break;
-        if (at < first + cap * size) memcpy(at, at - size, size);
-        at -= size;
     }
-    if (at < first + cap * size) memcpy(at, item, size);
-    return n < cap ? n + 1 : n;
+    if (at == first + cap * size) return n;
+    memmove(at + size, at, (size_t)(first + kept * size - at));
+    memcpy(at, item, size);
+    return kept + 1;
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
@@ -21115,13 +21229,16 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
     uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
     size_t n = 0, at, key;
-    if ((unsigned)order >= sizeof keys) return 0;
+    if ((unsigned)order >= sizeof keys || !cap) return 0;
     key = keys[order];
     if (names) mli_places_name(lord);
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         uint64_t number;
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
+        if (order == MEMLORD_SITE_ORDER_LIVE_BYTES &&
+            mli_row_live(lord, MLI_BOOK_SITE, i) <= (n < cap ? 0 : out[cap - 1].live_bytes))
+            continue; /* it has no place in the list, and so needs no statistics */
         (void)mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
@@ -21144,7 +21261,7 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     return 1;
 }
 /* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
-   the frames of a stack, the list ends before it. */
+   the frames of a stack, the list ends before that stack. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -21376,9 +21493,9 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
    in the program), the blocks without a tag or site, or the arena: bytes that the host counts
-   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
-   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
-   the lock of one row (the counters of a device, tag or site) at a time. */
+   without blocks. memlord_explain, memlord_summary, the log of a failed request and the verdicts of
+   reports use this module. Owns no state. May use the counters of books/, and services/stats.
+   Locks: the lock of one row (the counters of a device, tag or site) at a time. */
 
 /* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
    no block, and so to no other site. */
@@ -21398,16 +21515,16 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
-                                          its physical device */
+    int elsewhere;                     /* 1: a holder is not on `dev`, but on another device of the
+                                          same physical device */
     uint64_t count, named;             /* the number of holders; the number of those that are a tag
                                           or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
-   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
-   0 if the ledger has not seen this device yet. */
+/* Lists who holds the bytes on all devices of a physical device. `book` tells whether the list is
+   by tag or by site. If `phys` is NULL, it lists only the holders on `dev`. `dev` is the number of
+   the device that the list is for, or 0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -21417,12 +21534,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
 /* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, each name follows the name of its device. If no holder is a tag or a site, it
-   writes nothing, unless the list is by tag and has several holders. */
+   on another device, each name follows the name of its device. Writes nothing if no holder is a tag
+   or a site. There is one exception: a list by tag that has several holders is written. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
-/* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so a result above 100 becomes 100. */
+/* Returns how many percent of a device's live bytes a part is. `part` and `live` may have been read
+   at different moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
@@ -21520,7 +21637,7 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
 /* -- public -- */
 
 /* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)": a device's live bytes, live blocks, peak, and
-   largest holder by tag with its share. A device without tags gets no holder. */
+   largest holder by tag with its share. For a device without tags it writes no holder. */
 static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
     mli_holder_list tags;
     memlord_stats s;
@@ -21553,35 +21670,36 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 /* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
    A strategy is a list of bands. A band is a range of the percentage of a device that is in use
    (the used percent), with a metric and a threshold for it. A band check compares the metric with
-   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   the threshold of the band in force. If the threshold is reached, a collection runs: the host's
    callbacks, which free memory. A phys is a physical device. May use books/limits and
    books/counters. Invariant: no threshold is crossed without a band check, although a thread may
    count up to a batch of bytes before it publishes them (adds them to the device's published
    bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
    band state; none while a callback runs. */
 
-/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
-   the published bytes are at least a margin below the threshold, no thread can cross the threshold
-   without a publication. A mark is a number of published bytes, and a publication that passes a
-   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
-   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
-   thread checks each time it has freed as many bytes as the free interval of the device. Cached
-   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
-   the live bytes, so a publication below the mark check_below comes in time, without a margin.
-   After a collection a band waits to rearm: it starts no other collection until its metric has
-   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
+/* When a band check is due. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. The margin is the most bytes that threads have not yet published: a batch
+   for each thread that the ledger allows for. The mark check_above lies a margin below the
+   threshold. So a publication passes this mark by the time that the live bytes reach the threshold.
+   Within a margin of the threshold the device is "near": every call checks at its end, with a sum
+   over all threads. Freed bytes are not published. Instead each thread checks each time it has
+   freed as many bytes as the device's free interval. Cached bytes (reserved bytes less live bytes)
+   rise as live bytes fall. The mark check_below for them needs no margin, because published bytes
+   are never above the live bytes. After a collection a band waits to rearm: it starts no other
+   collection until its metric has risen by an eighth of the threshold, or has fallen an eighth
+   below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If it differs from the strategy before, the bands of the device no longer wait
-   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+   if there is one. If it is not the strategy of before, the bands of the device no longer wait
+   to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
-   `safe` is 1 if host code may run. */
+/* Runs a band check on a device, and then a collection if one is due and none runs there yet.
+   `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
 /* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
@@ -21589,8 +21707,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Runs the band checks of every device of a physical device again, without collections, after a
-   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
+/* Checks the bands of every device of a physical device again, but runs no collection. If `phys` is
+   NULL, it checks all devices. It is called when strategies, thresholds or margins have changed. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
 /* Widens the margins of all bands, so that they allow for all threads that exist, and a few
@@ -21706,7 +21824,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
+/* Returns the address of the pointer to the strategy that was set with exactly this selector. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21790,8 +21908,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
-   is NULL. Returns the old strategy, or NULL if there was none. */
+/* Replaces the strategy that was set with exactly this selector by `fresh`, or removes it if
+   `fresh` is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -21856,9 +21974,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Sets the live and freed bytes at which the next band check is requested. While the device waits
-   to rearm, one is requested when the metric reaches `again`, or when it falls below seven eighths
-   of the threshold, where mli_band_compare rearms the band. The metric RESERVED needs no marks,
+/* Sets the live and freed bytes at which the next band check is requested. While the band waits to
+   rearm, a check is requested when the metric reaches `again` or falls below seven eighths of the
+   threshold. In both cases mli_band_compare rearms the band. The metric RESERVED needs no marks,
    because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
@@ -21875,7 +21993,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the least live bytes of a physical device that are at least `edge` percent of its
+/* Returns the smallest number of live bytes that is at least `edge` percent of a physical device's
    limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
@@ -21989,8 +22107,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A later publication sees the marks: it takes the lock of the device's row (its counters) after
-   this function or, without a batch, adds to the row after it. */
+   A publication after this function sees the marks, because both take the lock of the device's row
+   (its counters). Without a batch a publication takes no lock, but both add to row->published. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -22135,9 +22253,9 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a collection that is about to begin. Sets the members of *e that tell how many
-   collections there are on its device and in the whole ledger, with this one. Failed ones count,
-   too. */
+/* Numbers a collection that is about to begin. Sets e->device_runs to the number of collections on
+   the device, and e->total_runs to that of the whole ledger. Both numbers include this collection
+   and those that failed. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -22304,8 +22422,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts again how many of the flags near_threshold and check_requested are
-   set, because at the fork a thread may have changed a flag but not yet the count. */
+   these threads. Also counts again how many flags near_threshold and check_requested are set. (At
+   the fork a thread may have changed a flag but not yet the count.) */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -22448,7 +22566,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits for answers */
 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
@@ -22473,7 +22591,7 @@ typedef struct mli_page_slot {
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
     uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
-                         whoever reads the number also sees these */
+                         whoever reads the number also sees what `devices` has */
     uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -22483,7 +22601,7 @@ typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
         mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
-                            answer to it; the ledger waits for it as for a futex */
+                            answer to it; the ledger waits until the counter changes (a futex) */
         mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
                             while); only the slot's owner writes it */
         uint32_t unused[14];
@@ -22776,7 +22894,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* A reader of its own, because another thread may be using the one in services/room. */
+    /* This reader is used only here, because another thread may be using that of services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22846,8 +22964,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* the kernel's layout, which is not that of a timespec with 64-bit times on a 32-bit
-                system */
+    struct { /* the layout that the kernel expects; on a 32-bit system with 64-bit times a timespec
+                has another layout */
         long sec, nsec;
     } time;
     int saved = errno, refused;
@@ -22907,8 +23025,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
    Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
-   `own` 1 it runs no source of the host. */
+/* Samples each physical device whose sample is too old for a report, by the same rule as
+   memlord_headroom. With `own` 1 it runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
@@ -22927,8 +23045,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. The function stores
-   there 1 ns more than the time at which it last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock, else 0. *last is 0 at first. When the
+   function returns 1, it stores the present time plus 1 ns in *last. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
    request is within the limit. Requires: no lock is held. */
@@ -23003,10 +23121,10 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
-   are the live bytes before or after the source ran, whichever are fewer, because it is not known
-   which of the two the source saw. A pool counts with the bytes that it has reserved now, because
-   the source may itself report these. */
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. It is not known
+   whether the source saw the live bytes from before it ran or those from after it ran. So the bytes
+   held are the fewer of the two. A pool counts with the bytes that it has reserved now, because
+   the source itself may call memlord_pool_set. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -23034,15 +23152,15 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
-   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp
-   counts as ended. */
+/* Makes this thread the sampler of a physical device, stores in *source the source that it has to
+   call, and returns 1. Returns 0 if the device has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* only then, because another sampler may be
-                                                        writing sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* if another thread is the sampler, it may be
+                                                        writing sampler_frame now */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -23128,8 +23246,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- functions that read the capacity, and sample if no poller does -- */
 
-/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
-   not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
+/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. Returns
+   0 under MEMLORD_FLAG_DEFER. Also returns 0 inside code of the host that MemLord called: the
    ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
    callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
@@ -23447,7 +23565,8 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around to more */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around, so it is
+                                                             above the maximum, too */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -23605,8 +23724,8 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
-   and does not divide: where registers are wider than a double (x87), a quotient has other digits,
-   and a value that is equal to the threshold would not reach it. */
+   and does not divide. Where registers are wider than a double (x87), a quotient has other digits.
+   A share that is equal to the threshold would then seem to be below it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23677,10 +23796,10 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
    slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
-   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
-   thread that waits for requests. May use services/pages, services/room and calls/deferred.
-   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
-   neighbours. */
+   them. To wake another ledger, it rings the bell of the other ledger's slot. Also owns the
+   listener, the thread that waits for requests. May use services/pages, services/room and
+   calls/deferred. Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the
+   module out. Lock: neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
@@ -23709,9 +23828,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
-       all have answered and released too little, or if the page is closed. A process that ended has
-       released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough. If not, returns 0 while some have not
+       answered yet, and -1 once all have answered. Returns -1 also if the page is closed. A process
+       that ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -23729,9 +23848,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
-   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
-   asks without end would keep this ledger collecting. */
+/* A device rests for a while after its collection callbacks ran and gave nothing back. While it
+   rests, requests of neighbours run no callbacks for the device. Without such a rest, a neighbour
+   that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -23862,7 +23981,7 @@ static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
 }
-/* Returns a bit for each device of the ledger's slot that rests. */
+/* Returns a mask in which bit k is 1 if device k of the ledger's slot rests. */
 static MLI_COLD uint32_t mli_resting(memlord *lord) {
     uint32_t bits = 0, k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) {
@@ -23873,8 +23992,8 @@ static MLI_COLD uint32_t mli_resting(memlord *lord) {
     return bits;
 }
 
-/* Writes the whole slot and the head of the page again, to repair what another process may have
-   overwritten. */
+/* Brings the ledger's slot up to date. Writes the whole slot and the head of the page, because
+   another process may have overwritten them. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -23964,9 +24083,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` has
-   for each device of this ledger's slot the largest request plus 1, or 0 if no neighbour asks.
-   Returns 1 if the neighbour waits for the answer. */
+/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` is an
+   array by device of this ledger's slot: the bytes of the largest request plus 1, or 0 if no
+   neighbour asks. Returns 1 if the neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -23980,9 +24099,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes the requests that another ledger has made in its slot since this ledger last answered it.
-   `seen` is the number of its last request. Differences of numbers are compared, because the page
-   may hold any value. Returns 1 if the other ledger waits for the answer. */
+/* Notes the requests that another ledger has made in slot `s` since this ledger last answered.
+   `seen` is the number of the last request there. Differences of numbers are compared, because the
+   page may hold any value. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -23998,10 +24117,10 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
     return waits;
 }
 
-/* Finds, for each device of this ledger's slot, the largest request that other ledgers have made
-   since this one last answered: see mli_request_note. seen[s] gets the number of the last request
-   in slot s, which the answer stores in answered[s]. Returns a bit for each slot whose ledger waits
-   for the answer. */
+/* Reads the requests that other ledgers have made since this ledger last answered. `needed` gets
+   the largest request for each device: see mli_request_note. seen[s] gets the number of the last
+   request in slot s; the answer later stores this number in answered[s]. Returns a mask with a bit
+   for each slot: 1 if the ledger of the slot waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -24017,10 +24136,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
-   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
-   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
-   to 1 if a callback ran. */
+/* Goes through the devices of a physical device until the callbacks have reclaimed `needed` bytes,
+   or through all of them if `needed` is 0. On each device it ends the freed blocks whose fences are
+   done, and runs the collection callbacks. Returns the bytes that the callbacks reclaimed. Sets
+   *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -24052,9 +24171,9 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
     return released;
 }
 
-/* Publishes the bytes that were released of each device, and then that the requests with the
-   numbers in `seen` are answered. Then it rings the bells of the ledgers that wait. `waiting` has a
-   bit for the slot of each of them. */
+/* Publishes how many bytes were released of each device. Then publishes that the requests with the
+   numbers in `seen` are answered, and rings the bells of the ledgers that wait. `waiting` has a bit
+   for the slot of each of these ledgers. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -24072,8 +24191,8 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
     }
 }
 
-/* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
-   thread at a time. It runs host code, and holds no lock meanwhile. */
+/* Wakes this ledger's threads that wait for an answer. Then answers the requests of other ledgers,
+   unless another thread does so. It holds no lock while it runs host code. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -24583,7 +24702,8 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
                                                        bytes */
     uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
                                   holding among all holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
+    uint32_t count[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: how many holdings the device
+                                  has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24624,9 +24744,9 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
-   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
-   that time. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If the number is less than
+   MLI_HOLDERS, these holdings together have all live bytes of the device. There are no holdings by
+   tag if the ledger had no tag at that time, and none by site if it had no site. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
@@ -24660,17 +24780,17 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+/* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
    parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
 /* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard, a part of the map of blocks. */
+/* Forgets the holders of a device and notes new ones, after the device's peak was reset to the live
+   bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
-   has the place that reports show now. */
+/* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
+   copy is as reports show it now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 /* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
@@ -24777,8 +24897,8 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
     return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
            mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
 }
-/* Copies the lists of holdings into the memory behind a snapshot. Also sums the live bytes and
-   blocks of its devices. */
+/* Copies the lists of holdings into the memory behind a snapshot. Also adds up the live bytes and
+   blocks of all devices in the snapshot. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
     mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
@@ -24847,11 +24967,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
-   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
-   whole run, however long it becomes. It never evicts the first, the last, or one in which some
-   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
-   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It takes the one whose neighbours in the list are
+   closest to each other in time, or the oldest of several such. So the snapshots that stay are
+   spread over the whole run, however long it becomes. Some snapshots always stay: the first, the
+   last, and those in which some device, or all devices together, held most. These are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. A named snapshot goes only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24880,8 +25000,8 @@ static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot
     s->next = state->out;
     state->out = s;
 }
-/* Empties that list and returns what was in it, which the caller frees. Returns NULL while there
-   are readers. */
+/* Empties the list of evicted snapshots, and returns them for the caller to free. Returns NULL
+   while there are readers. */
 static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
     mli_snapshot *out = state->readers ? NULL : state->out;
     if (out) state->out = NULL;
@@ -24951,9 +25071,9 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* -- recorders, which save at an interval -- */
 
-/* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval. That comes after the function that
-   saves was set. */
+/* Saves if a save is due by the ledger's clock. Returns the ms to wait until the next check. The
+   acquire load of the interval pairs with the exchange that sets it. `saver` is set before the
+   interval, so this thread sees it, too. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25142,8 +25262,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* a thread that took a snapshot at the fork had put `due`
-                                         off */
+    if (mli_snapshots_in_calls(lord)) /* a thread that was taking a snapshot at the fork had set
+                                         `due` to never */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
@@ -25204,12 +25324,12 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
 /* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
-   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
-   tickets. A thread has a context of its own, too; a swap puts the thread into another. The
-   interposer is a preloaded MemLord, with a ledger of its own. May use books/ and services/scopes.
-   Invariants: each context is in one place, which is a thread or a fibre's record; a thread's own
-   context never gets into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record;
-   cold, to make a record. */
+   coroutine. The context of a fibre has the fibre's open tags and scopes, default tag, account,
+   stream and tickets. Each thread has a context of its own, too. A swap puts the thread into
+   another context. The interposer is a preloaded MemLord, with a ledger of its own. May use books/
+   and services/scopes. Invariants: each context is in one place, which is a thread or a fibre's
+   record; a thread's own context never gets into another thread. Locks: context
+   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 
 /* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
    each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
@@ -25221,7 +25341,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
+/* In a forked child: counts as running the scopes that are open in the contexts of fibres. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25230,10 +25350,11 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the number (generation) of its ledger, the handle of the record, and the
-   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context. While a
+   thread is in it, `kept` has the context that this thread was in before. The host's
+   memlord_context has three words: the number (generation) of the ledger, the handle of the record,
+   and the serial. The serial rises with each swap, so that an older copy of the words no longer
+   matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25362,10 +25483,10 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
-   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
-   which it entered them. */
+/* Ends what is open in the context of a fibre, and closes the record of this context. Returns
+   E_STATE if mli_context_lock finds no record. Also returns E_STATE if the record then has another
+   context than its fibre's. That cannot happen to a thread that leaves its fibres in the reverse of
+   the order in which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25375,7 +25496,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
         mli_lock_drop(&record->lock);
         return MEMLORD_E_STATE;
     }
-    record->serial++; /* from here on no call finds the record by an older copy */
+    record->serial++; /* from here on no call finds the record by a copy of the words */
     mli_lock_drop(&record->lock);
     mli_spans_close_left(lord, t, &record->kept);
     mli_current_clear(&record->kept);
@@ -25400,8 +25521,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
-   thread has left, then begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. The interposer's ledger first ends the tags and scopes of the
+   context that the thread has left. It then begins those of the context that the thread is in. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25510,23 +25631,23 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
-   reads that follow behind the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. The function first adds 0 to the owner,
+   so that its reads come after the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Releases in a forked child the record of a thread that does not exist there, and forgets its
-   scopes: see mli_spans_forget. */
+/* In a forked child: releases the record of a thread that does not exist there, and forgets the
+   thread's scopes. See mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook, because their first call came
-   in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as threads that the last sweep found
-   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
-   too, because a sweep checks each record once, and at least half of them were made or claimed
-   since the last sweep. */
+/* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
+   its first call so late that the hook no longer ran. A call runs the sweep at its end on two
+   conditions: the call took the last free record, and there are at least twice as many records as
+   threads that the last sweep found living. So there are at most twice as many records as living
+   threads, or 16. The cost is bounded, too, because a sweep checks each record once, and at least
+   half of the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -25554,8 +25675,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
-       map stopped and had changed nothing. So the record counts as outside. */
+    /* At the fork the map of blocks was stopped. A thread that was inside a shard (a part of the
+       map) had found it stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25584,14 +25705,14 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
-   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
-   due. A band check compares a device with the thresholds of its bands, and runs the host's
-   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
-   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
-   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
-   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
-   while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point. A safe point is a moment at
+   which code of the host may run. The alert mask of the ledger has a bit for each kind of work that
+   is due. A band check compares a device with the thresholds of its bands, and runs the host's
+   callbacks if a threshold is reached. A fence is something of the host that a freed block waits
+   for. A poller is a thread that samples a physical device. Owns the list of the threads that wait
+   for frees. May use books/, calls/deferred and services/. It reaches services/pollers by a pointer
+   of the ledger, because services/pollers includes this module. Locks: callbacks, for the list;
+   none while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25611,9 +25732,10 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
-   fences are done, runs band checks, samples physical devices that have no poller, saves a due
-   snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point. It saves a snapshot and an export that are due, and writes a
+   report that was requested. For the devices of a selector it ends the freed blocks whose fences
+   are done, samples physical devices that have no poller, and runs band checks. It runs host
+   code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25667,9 +25789,10 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
-   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
-   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. The request for a band check is
+   cleared before the check runs. So a new request that comes during the check stays, and a later
+   call serves it. With `asks` 1 the function also asks whether fences of one queue of the device's
+   type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25704,10 +25827,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
 }
 
 /* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
-   t->other_dev names. Where the system has no barrier for other threads, the addition in
-   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
-   addition is later sees what the other stored before. So after its addition this thread compares
-   its counts with the marks of its devices again, and reads the alert mask again. */
+   t->other_dev names. A thread that changes marks or the mask calls mli_barrier_threads. Where the
+   system has no barrier for all threads, mli_barrier_threads and mli_alert_barrier each do an
+   atomic addition. The thread that adds later then sees what the other thread stored before it
+   added. So this thread, after its addition, compares its counts with the marks of its devices
+   again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -25743,7 +25867,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets in a forked child the threads that waited, because they do not exist there. */
+/* In a forked child: forgets the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -25768,7 +25892,7 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 /* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
    memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
    collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
-   could decide by its samples, or if the host asks for pollers. Locks: none. */
+   may need its samples, or if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -25802,8 +25926,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of the physical device that a device belongs to, if it has none yet and has a
-   source to sample. */
+/* Starts the poller of the physical device that a device belongs to. Does nothing if that poller
+   was started before, or if the device's type has no capacity source. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
@@ -25826,8 +25950,8 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
    after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
    that takes snapshots, and the one that answers the ledgers of other processes. Under
    MEMLORD_FLAG_DEFER calls start no threads, because a new thread may get its stack from the very
-   allocator that the calls come from. So while no device that wants a poller is known, it starts
-   the poller of main memory, which starts the others once their devices are known. */
+   allocator that the calls come from. So if no known device wants a poller yet, this function
+   starts the poller of main memory. That poller starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25848,8 +25972,9 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
+/* Starts the poller of a device. If `dev` is 0, starts the pollers that calls have requested or
+   could not start. Under MEMLORD_FLAG_DEFER calls request none, so the function then looks at all
+   devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -25859,7 +25984,7 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
    do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
-   blocks that need wait no longer, and writes requested reports. */
+   blocks that no longer have to wait, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25927,7 +26052,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    /* Let the pollers whose threads could not be started try again. */
+    /* Each poller whose thread could not be started gets another try. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -25989,10 +26114,10 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Waits for at most `ms` ms until `needed` bytes have been freed at a physical device, or its
-   neighbours have released as many. Freed bytes count from `out`, an earlier result of
-   mli_phys_freed. If enough bytes have been freed already, or the system has no event left to wait
-   for, it returns at once. */
+/* Waits until `needed` bytes have been freed at a physical device, or until the neighbours have
+   released as many, but at most `ms` ms. Freed bytes count from `out`, an earlier result of
+   mli_phys_freed. Returns at once if enough bytes have been freed already, or if the system has no
+   event left to wait for. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -26039,8 +26164,8 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
-                              calls in an attempt overwrite those */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call; kept
+                              here, because calls in an attempt overwrite those of mli_self */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
@@ -26076,9 +26201,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
-   memory for the record, the block counts as dropped, because the caller has the storage all the
-   same. */
+/* Records the new block, and takes its bytes from the request's own ticket alone. If the ledger has
+   no memory for the record, the block counts as dropped. The request succeeds all the same, because
+   the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -26146,7 +26271,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        /* If the power becomes infinite, ms does so, too, and the result is max_ms. */
+        /* If the power becomes infinite, `ms` becomes infinite, too, and the result is max_ms. */
         power *= power;
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
@@ -26180,9 +26305,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
-   storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
-   reserved. */
+/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+   storage 0 or UINT64_MAX counts as failed, because no ledger can record such a block. Requires:
+   the bytes are reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -26300,7 +26425,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
 /* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
-   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   live block. The map consists of shards, and each shard is a hash table of buckets. A row has the
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
    waits for its fences. A detached block is off the map while its realloc is open, and still
    counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
@@ -26436,7 +26561,8 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie in it, one after the other, and that their sum is right. */
+/* Checks that the parts of a block lie within the block, one after the other, and that the sum of
+   their bytes is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -26451,8 +26577,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one: the facts for which its
-   entry has no room. */
+/* Checks the references of a block, and its side record if it has one. A side record has the facts
+   for which the block's entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26685,8 +26811,9 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
-   may have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a queued fence is in the list of fences of the pending block that waits for it. In a
+   forked child the block may have ended, because a thread of the parent was about to detach the
+   block's fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -27497,6 +27624,7 @@ typedef struct mli_report {
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* mli_ledger_age at the capture */
+    int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
@@ -28116,6 +28244,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_age(lord);
+    r->ended = mli_u64_load(&lord->program_ended) != 0;
     mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
@@ -28265,22 +28394,40 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
     }
     return NULL;
 }
+/* Returns 1 if a function's name says that it allocates for others: "xmalloc", "PoolAlloc",
+   "xstrdup". */
+static MLI_COLD int mli_allocates_by_name(const char *function) {
+    static const char words[] = "alloc\0strdup\0strndup\0memdup\0operator new\0";
+    const char *word, *at;
+    for (at = function; *at; at++)
+        for (word = words; *word; word += strlen(word) + 1) {
+            size_t n = 0;
+            while (word[n] && mli_ascii_lower(at[n]) == word[n]) n++;
+            if (!word[n]) return 1;
+        }
+    return 0;
+}
 /* Returns the function that a site was called from in a stack, or NULL if it is not known. A
-   function that calls itself is not its own caller. The text in place of the frames of a cut stack
-   has no file, and is no caller. */
+   function that calls itself is not its own caller. If the site's own function is in a library or
+   allocates by its name, passes over callers that do so, too, unless there are no others. The text
+   in place of the frames of a cut stack has no file, and is no caller. */
 static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
                                                   uint32_t node) {
+    const int library = mli_site_is_library(lord, site);
     mli_own_walk walk = {NULL, 0, 0};
-    const memlord_site *own, *caller;
+    const memlord_site *own, *first, *caller;
     walk.lord = lord;
     walk.node = node;
-    own = caller = mli_own_next(&walk);
-    if (!own || mli_site_is_library(lord, site)) return own;
-    if (!own->function[0]) return NULL;
-    while (caller && (!strcmp(caller->function, own->function) ||
-                      !strcmp(caller->function, site->function)))
-        caller = mli_own_next(&walk);
-    return caller && caller->function[0] && caller->file[0] ? caller : NULL;
+    own = first = mli_own_next(&walk);
+    if (!own || (!own->function[0] && !library)) return NULL;
+    while (first && !library &&
+           (!strcmp(first->function, own->function) || !strcmp(first->function, site->function)))
+        first = mli_own_next(&walk);
+    caller = first;
+    if (library || mli_allocates_by_name(own->function))
+        while (caller && mli_allocates_by_name(caller->function)) caller = mli_own_next(&walk);
+    if (!caller || !caller->function[0] || !caller->file[0]) caller = first;
+    return library || (caller && caller->function[0] && caller->file[0]) ? caller : NULL;
 }
 /* Adds the numbers of a stack to those of `site`, the caller in the stack. */
 static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
@@ -28839,7 +28986,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
         mli_putf(o, tells ? ", site %p %g" : "site %p %g", (const void *)w->site,
                  mli_share_of_live(site->bytes, live));
     }
-    mli_putf(o, " of %jo", live);
+    mli_putf(o, r->ended ? " of %jo still live at the end" : " of %jo", live);
     if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
@@ -29569,7 +29716,7 @@ enum {
     X(CAPACITY, neighbours, "neighbours", "", BYTES)                                               \
     X(CAPACITY, unaccounted, "unaccounted", "", CHANGE)                                            \
     X(CAPACITY, process, "process", "", BYTES)                                                     \
-    X(CAPACITY, rest, "", "process", BYTES)                                                        \
+    X(CAPACITY, rest, "", "unrecorded", BYTES)                                                     \
     X(CAPACITY, others, "others", "others", BYTES)                                                 \
     X(CAPACITY, age, "age_ns", "", TIME)                                                           \
     X(CAPACITY, limit, "limit", "limit", BYTES)                                                    \
@@ -32375,12 +32522,12 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
-   program has freed most of its memory. Otherwise the lists of sites and stacks, which are in the
-   order of live bytes, have them. */
+   program has ended, or has freed most of its memory. Otherwise the lists of sites and stacks,
+   which are in the order of live bytes, have them. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
-    if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
+    if (!(r->mark || r->by_peak || r->ended) || !r->leaks.blocks) return;
     mli_text_head(r, MLI_LIST_LEAKS);
     mli_putf(r->o, r->mark ? "leaks since mark %ju: " : "still live, and no mark was set: ",
              r->mark);
@@ -32453,9 +32600,11 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
         mli_putf(r->o, " + unaccounted %jo", (uint64_t)line->unaccounted);
+    sample = mli_phys_sample_of(line->phys);
+    if (line->unaccounted > 0 && line->neighbours == UINT64_MAX && sample.others[0].pid)
+        mli_putf(r->o, " (others hold %jo)", line->others);
     if (line->age > 1000000000u) mli_putf(r->o, ", sampled %jX ago", line->age);
     mli_put_str(r->o, "\n");
-    sample = mli_phys_sample_of(line->phys);
     if (!sample.others[0].pid) return;
     mli_putf(r->o, "%i", mli_device_code(line->of.device));
     mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
@@ -35634,8 +35783,8 @@ struct mli_saving_state {
 
 /* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
    snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
-   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
-   list, so that frequent reports evict no snapshot. */
+   up to TRACE do), adds one of this moment. The added snapshot belongs to the report and not to the
+   ledger's list, so that frequent reports evict no snapshot from the list. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35815,8 +35964,8 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error gets the system's error that made it fail, or 0 if the reason was
-   another. */
+/* Saves a report. *error gets the system's error that made the saving fail, or 0 if it succeeded or
+   failed for another reason. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -35891,10 +36040,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
-   and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
-   if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request for a report that no call has served yet. */
+/* Saves a dated report and logs the result. The directory is that of memlord_save_at_exit, else
+   output_dir, else ".". `end` is 1 if the ledger or the process ends. In that case the function
+   saves only if the host asked for a report at exit, or if a request for a report was not served
+   yet. It saves only once, because the exchange of exit_format lets one caller save. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -36007,8 +36156,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before it saves the first export, which depends on whether a path is set: see
-   mli_prom_labels. */
+/* Sets the path before it saves the first export, because what an export contains depends on
+   whether a path is set: see mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -36055,7 +36204,7 @@ MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Calls the functions of the modules that apply a description and need a registered ledger. */
+/* Calls each module's function `open`, which applies a description to a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
@@ -36064,8 +36213,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
-   those of the next module. Requires: the caller holds the cold lock, so that no device, which
-   would have a lock, is added meanwhile. */
+   those of the next module. Requires: the caller holds the cold lock, so that no device is added
+   meanwhile, because a device has a lock, too. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
@@ -36315,12 +36464,13 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
-   glibc itself removes the fork handlers of a closed library. This destructor runs after the
-   library's others, because 101 is the first priority that a host may use. It also runs at the end
-   of the process, where threads may go on. A thread that has no hook by then shares the orphan
-   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
-   that one of the two threads sees the other. */
+/* Deletes the exit key when the library that has MemLord is closed. Otherwise a thread that ends
+   later would run a hook that is no longer loaded. glibc itself removes the fork handlers of a
+   closed library. This destructor runs after the library's others, because 101 is the first
+   priority that a host may use. It also runs at the end of the process, where threads may go on. A
+   thread that has no hook by then shares the orphan record. The exchange and the add are seq_cst. A
+   thread that sets its hook uses the same two words, also in seq_cst order. So at least one of the
+   two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36414,8 +36564,8 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
-/* Reads a variable of the environment. The text is "" if it is not set, is too long, or the ledger
-   ignores the environment. */
+/* Reads a variable of the environment. The text is "" if the variable is not set or is too long, or
+   if the ledger ignores the environment. */
 static MLI_COLD void mli_ledger_env(const memlord_desc *desc, const char *name, char *text,
                                     size_t cap) {
     if ((desc->flags & MEMLORD_FLAG_NO_ENV) || mli_env_read(name, text, cap) <= 0) *text = 0;
@@ -36486,9 +36636,10 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
-   calls MemLord. Such a call finds the process claimed, and returns without recording. */
+   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile:
+   mli_process_start calls functions of the system (pthread_atfork, the search for a symbol) that
+   may call a malloc, and that malloc may call MemLord. Such a call finds the process claimed, and
+   returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
@@ -36532,8 +36683,8 @@ static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc 
 typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
 
 /* Makes a ledger. The caller has checked the description and later calls mli_process_start. `start`
-   is mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a
-   program that makes its ledger there need not link those services. */
+   is mli_desc_start, or NULL in memlord_global, which has no description. So a program that makes
+   its ledger there need not link the services that mli_desc_start starts. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
                                                memlord **out) {
     memlord_desc zeros;
@@ -36604,9 +36755,9 @@ MLI_API void memlord_destroy(memlord *lord) {
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
    fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
-   its own calls may come back here from within malloc. It becomes the global ledger after the
-   process is claimed, so that other threads wait, and before the process starts, so that calls from
-   within the start find the ledger. */
+   what makes it may call a malloc that calls this function. The process is claimed before, so that
+   other threads wait. The process starts after, so that calls from within mli_process_start find
+   the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36697,7 +36848,7 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   The key of a block is its address. A hooked function calls the functions of one host only. */
+   The key of a block is its address. A function calls only the host's functions of its own slot. */
 
 /* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
    not record, the ledger may rightly lack the block, so this function looks the block up. */

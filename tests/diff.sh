@@ -313,24 +313,26 @@ ends 0 --by stack more.json is.json && says "$out/said" ' 0 B  *-97.66 KiB .* go
     'more.json: 1 stacks are not listed, and count as new or gone'
 verdict $? 'stacks that a profile leaves out are a row' "$out/said"
 
-# A second stack, which is another one only behind the five frames that are shown: a shorter one, or
+# A second stack, which is another one only behind the five frames that are shown: a deeper one, or
 # one of the same depth.
 for side in was is; do
-    edit_stacks short_$side.json 's["list"].append(dict(s["list"][0], frames=s["list"][0]["frames"][:-1]))' $side.named
-    edit_stacks other_$side.json 's["list"].append(dict(s["list"][0], frames=s["list"][0]["frames"][:-1] + [0]))' $side.named
+    edit_stacks deep_$side.json 'f = s["list"][0]["frames"]
+s["list"].append(dict(s["list"][0], frames=f[:5] + [f[4]] + f[5:]))' $side.named
+    edit_stacks other_$side.json 'f = s["list"][0]["frames"]
+s["list"].append(dict(s["list"][0], frames=f[:5] + [f[4]] + f[6:]))' $side.named
 done
 alike() { # NAME MORE: one row of the table has the sum
-    ends 0 --by stack "$1_was.json" "$1_is.json" && says "$out/said" ' +390.6[23] KiB .*  leaf [^ ]*calls.c:[0-9]* on cpu$' "$above($2 more)\$" &&
+    ends 0 --by stack "$1_was.json" "$1_is.json" && says "$out/said" ' +390.6[23] KiB .* -  *- .*  leaf [^ ]*calls.c:[0-9]* on cpu$' "$above($2 more)\$" &&
         [ "$(grep -c "${above}d " "$out/said")" -eq 1 ]
 }
-alike short 'at least [1-9]*' && alike other '[1-9]*' &&
-    ends 0 --markdown --by stack short_was.json short_is.json && says "$out/said" '+390.6[23] KiB .*' &&
+alike deep 'at least [1-9]*' && alike other '[1-9]*' &&
+    ends 0 --markdown --by stack deep_was.json deep_is.json && says "$out/said" '+390.6[23] KiB .*' &&
     [ "$(grep -c '^| <code>leaf' "$out/said")" -eq 3 ] &&
-    ends 0 --by stack --json short_was.json short_is.json && [ "$(grep -c '"live":\[100000,300000\]' "$out/said")" -eq 2 ]
+    ends 0 --by stack --json deep_was.json deep_is.json && [ "$(grep -c '"live":\[100000,300000\]' "$out/said")" -eq 2 ]
 verdict $? 'stacks of which the table shows the same are one row, and --json has each' "$out/said"
 
-edit_stacks high.json 's["list"][0]["peak_bytes"] += 1024; s["list"][-1]["peak_bytes"] += 2048; p["total"]["peak"] += 3072' short_was
-ends 0 --by stack short_was.json high.json && says "$out/said" ' +1 KiB ' ' +2 KiB ' &&
+edit_stacks high.json 's["list"][0]["peak_bytes"] += 1024; s["list"][-1]["peak_bytes"] += 2048; p["total"]["peak"] += 3072' deep_was
+ends 0 --by stack deep_was.json high.json && says "$out/said" ' +1 KiB ' ' +2 KiB ' &&
     [ "$(grep -c "${above}d " "$out/said")" -eq 2 ]
 verdict $? 'but where the order is that of peaks, which do not add up, each is one' "$out/said"
 

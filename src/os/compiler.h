@@ -26,7 +26,7 @@
 #error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
 #endif
 
-/* Begins to load the cache line of an address, because it is about to be written. */
+/* Begins to load the cache line of an address that is about to be written. */
 static MLI_HOT void mli_prefetch(const void *p) {
 #if defined(__GNUC__)
     __builtin_prefetch(p, 1);

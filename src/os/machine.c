@@ -98,7 +98,8 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
 /* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
    /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
    the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
-   time. If no line names it, it belongs to version 2, whose line has no controllers. */
+   time. If no line names this controller, it belongs to version 2, whose line has no
+   controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;

@@ -141,8 +141,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
 /* Looks for the address in the next module of the loader's list. The list begins with the
-   executable and the libraries that were loaded with it. The loader is the last of these, or among
-   them. dlopen adds modules at the end, so those up to the loader are never unloaded. */
+   executable and the libraries that were loaded with it. The loader is one of these libraries,
+   mostly the last. dlopen adds modules at the end, so the modules up to the loader are never
+   unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -202,9 +203,9 @@ static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns a pointer to the `size` bytes at `at`, an address in a dynamic section, or NULL if not
-   all of them are in memory. Some loaders replace the address in the file by the one in memory, and
-   some do not. Sets *end to the end of the segment that has the bytes. */
+/* Returns a pointer to `size` bytes, or NULL if not all of them are in memory. `at` is the address
+   of the bytes in a dynamic section. Some loaders replace the addresses in that section by those in
+   memory, and some do not. Sets *end to the end of the segment that has the bytes. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -269,32 +270,74 @@ static size_t mli_queries_from(const mli_symbol_query *q, size_t n, uintptr_t ad
     }
     return from;
 }
+/* The queries of a module, sorted by address. The range from the first address to the last is
+   divided into equal parts. `parts` has a bit for each part that contains an address, so that most
+   symbols are passed over without a search. */
+#define MLI_QUERY_PARTS 4096u
+typedef struct mli_symbol_search {
+    mli_symbol_query *q;
+    size_t n;
+    uintptr_t first, last; /* the lowest and the highest address */
+    unsigned shift;        /* log2 of the bytes of a part */
+    unsigned char parts[MLI_QUERY_PARTS / 8];
+} mli_symbol_search;
+/* Begins a search for the addresses of one module. */
+static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symbol_query *q,
+                                             size_t n) {
+    size_t i;
+    search->q = q;
+    search->n = n;
+    search->first = (uintptr_t)q[0].address;
+    search->last = (uintptr_t)q[n - 1].address;
+    search->shift = 0;
+    while ((search->last - search->first) >> search->shift >= MLI_QUERY_PARTS) search->shift++;
+    memset(search->parts, 0, sizeof search->parts);
+    for (i = 0; i < n; i++) {
+        const uintptr_t part = ((uintptr_t)q[i].address - search->first) >> search->shift;
+        search->parts[part / 8] |= (unsigned char)(1u << part % 8);
+    }
+}
+/* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
+   0, except that it may return 1 if such an address is near. */
+static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
+                                  uintptr_t end) {
+    uintptr_t part, most;
+    if (start > search->last || end < search->first) return 0;
+    part = start > search->first ? (start - search->first) >> search->shift : 0;
+    most = ((end < search->last ? end : search->last) - search->first) >> search->shift;
+    while (part < most && !(search->parts[part / 8] >> part % 8 & 1)) part++;
+    return search->parts[part / 8] >> part % 8 & 1;
+}
 /* Notes a symbol for the addresses in it. Of several symbols that contain an address, the one that
    begins last counts. */
 static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
-                            mli_symbol_query *q, size_t n) {
+                            const mli_symbol_search *search) {
     const uintptr_t start = bias + symbol->st_value;
+    mli_symbol_query *q = search->q;
     size_t i;
-    if (!symbol->st_size || symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
-        symbol->st_name >= symbols->names_size || start > (uintptr_t)q[n - 1].address)
+    if (!symbol->st_size || !mli_symbol_search_hits(search, start, start + symbol->st_size - 1) ||
+        symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
+        symbol->st_name >= symbols->names_size)
         return;
-    i = mli_queries_from(q, n, start);
-    for (; i < n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
+    i = mli_queries_from(q, search->n, start);
+    for (; i < search->n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
         if (q[i].name && q[i].value >= symbol->st_value) continue;
         q[i].name = symbols->names + symbol->st_name;
         q[i].value = symbol->st_value;
     }
 }
-typedef struct mli_symbol_search {
+/* The queries of all modules, sorted by address. */
+typedef struct mli_symbol_queries {
     mli_symbol_query *q;
     size_t n;
-} mli_symbol_search;
+} mli_symbol_queries;
 /* Reads the symbols of a module, if some of the addresses are in the module. */
 static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *user) {
-    const mli_symbol_search *search = (const mli_symbol_search *)user;
+    const mli_symbol_queries *all = (const mli_symbol_queries *)user;
     const ElfW(Phdr) *p = module->at, *last = p + module->count;
     uintptr_t low = UINTPTR_MAX, high = 0;
     mli_dl_symbols symbols;
+    mli_symbol_search search;
     size_t from, end;
     uint64_t i;
     (void)size;
@@ -303,16 +346,17 @@ static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *u
         if (p->p_vaddr < low) low = p->p_vaddr;
         if (p->p_vaddr + p->p_memsz > high) high = p->p_vaddr + p->p_memsz;
     }
-    from = mli_queries_from(search->q, search->n, module->bias + low);
-    end = mli_queries_from(search->q, search->n, module->bias + high);
+    from = mli_queries_from(all->q, all->n, module->bias + low);
+    end = mli_queries_from(all->q, all->n, module->bias + high);
     if (low >= high || from >= end || !mli_symbols_of(module, &symbols)) return 0;
+    mli_symbol_search_begin(&search, all->q + from, end - from);
     for (i = 0; i < symbols.count; i++)
-        mli_symbol_note(&symbols, &symbols.at[i], module->bias, search->q + from, end - from);
+        mli_symbol_note(&symbols, &symbols.at[i], module->bias, &search);
     return 0;
 }
 MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
-    mli_symbol_search search = {q, n};
-    (void)mli_dl_each(mli_symbols_visit, &search);
+    mli_symbol_queries all = {q, n};
+    (void)mli_dl_each(mli_symbols_visit, &all);
 }
 #elif defined(__APPLE__)
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {

@@ -128,8 +128,8 @@ MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
 /* Returns 1 if no thread of the process has this number, or 0 if a thread has it or the system
-   cannot tell. Only Linux can tell. Elsewhere the number of a thread that ended without its exit
-   hook counts as in use until another thread gets it. */
+   cannot tell. Only Linux can tell. On other systems the number of a thread that ended without its
+   exit hook counts as in use until another thread gets that number. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
 /* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */

@@ -129,17 +129,18 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key) {
-    char *at = (char *)list + n * size, *first = (char *)list;
+    char *first = (char *)list, *at = first + n * size;
+    const size_t kept = n < cap ? n : cap - 1; /* how many of the items stay beside the new one */
     uint64_t number, other;
     memcpy(&number, (const char *)item + key, sizeof number);
-    while (at > first) {
+    for (; at > first; at -= size) {
         memcpy(&other, at - size + key, sizeof other);
         if (other >= number) break;
-        if (at < first + cap * size) memcpy(at, at - size, size);
-        at -= size;
     }
-    if (at < first + cap * size) memcpy(at, item, size);
-    return n < cap ? n + 1 : n;
+    if (at == first + cap * size) return n;
+    memmove(at + size, at, (size_t)(first + kept * size - at));
+    memcpy(at, item, size);
+    return kept + 1;
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
@@ -151,13 +152,16 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
     uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
     size_t n = 0, at, key;
-    if ((unsigned)order >= sizeof keys) return 0;
+    if ((unsigned)order >= sizeof keys || !cap) return 0;
     key = keys[order];
     if (names) mli_places_name(lord);
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         uint64_t number;
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
+        if (order == MEMLORD_SITE_ORDER_LIVE_BYTES &&
+            mli_row_live(lord, MLI_BOOK_SITE, i) <= (n < cap ? 0 : out[cap - 1].live_bytes))
+            continue; /* it has no place in the list, and so needs no statistics */
         (void)mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
@@ -180,7 +184,7 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     return 1;
 }
 /* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
-   the frames of a stack, the list ends before it. */
+   the frames of a stack, the list ends before that stack. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {

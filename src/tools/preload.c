@@ -532,15 +532,16 @@ extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
 __attribute__((constructor)) static void begin(void) {
     inside = 1;
     if (start() && lord) {
+        const char *other = other_malloc();
         self = getpid();
         find_operators();
         find_jemalloc();
         if (stack_depth() || getenv("MEMLORD_SKIP")) {
             begin_guard();
-            if (!other_malloc()) open_libunwind();
+            if (!other) open_libunwind();
         }
         read_skips();
-        name_unseen();
+        name_unseen(other);
         know_stderr();
         read_environment();
         if (!want.path[0]) keep_stderr();

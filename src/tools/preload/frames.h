@@ -307,10 +307,10 @@ static const char *other_malloc(void) {
     return found.dli_fname;
 }
 
-/* Adds labels to the reports that say which calls do not come through this library. */
-static void name_unseen(void) {
+/* Adds labels to the reports that say which calls do not come through this library. `other` is what
+   other_malloc returns. */
+static void name_unseen(const char *other) {
     static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};
-    const char *other = other_malloc();
     size_t i;
     if (other) add_note("not seen: malloc of ", other);
     if (dlsym(RTLD_DEFAULT, "__asan_init")) add_note("not seen: malloc of ", "AddressSanitizer");
