@@ -8473,8 +8473,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because from the state BUSY on other
-                                               threads may wait for this helper */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because other threads may wait for this
+                                               helper once its state is BUSY */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* the addition is seq_cst, and so is the exchange that sets the wish to `none`, so that one of
@@ -8665,8 +8665,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
-                            after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key: the home and the 15 buckets after it.
+                            They are the window of the key */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -8844,7 +8844,8 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
+/* Finds the home of a key, and returns the header of the home. Prefetches the second cache line of
+   the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -8852,7 +8853,7 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     return &home->bucket->header;
 }
 /* Enters a shard that this thread owns, finds the home of a key, and loads its header. If the
-   thread does not own the shard, leaves it and returns 0. */
+   thread does not own the shard, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -9281,7 +9282,7 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
 /* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
-   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   scope, from its beginning to its end. A span belongs to one scope that a thread is in. For each
    device it records the level of the thread's cell (bytes allocated less freed) when the scope
    began, and the highest level since. services/scopes begins and ends spans, and services/joint
    shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
@@ -9524,8 +9525,8 @@ typedef struct mli_row {
     mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
                               the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
-                              the device's row */
+    mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
+                              device's row */
     mli_cell *first;       /* the cell that published first, if a second cell has published since
                               and the first has not; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
@@ -9639,9 +9640,9 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
    holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
-   another cell has published since this one did, does nothing: the published bytes may have been
-   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
+   base. If another cell has published since this one did, does nothing: the published bytes may
+   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
@@ -9666,8 +9667,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. Sums that are read while calls
-   are in progress may have some counts of a call and lack others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
+   may exceed a, because sums may then lack some of the counts of a call. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
@@ -10275,9 +10276,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
-   calls of all threads wait meanwhile. Returns the number of the row after them. There are fewer
-   devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch before
-   other calls go on. So a free comes before the reset and the new epoch, or after both. */
+   calls of all threads wait meanwhile. Returns the number of the row after these rows. There are
+   fewer devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch
+   before other calls go on. So a free comes before the reset and the new epoch, or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
@@ -10390,8 +10391,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
-                                  itself */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the site
+                                  with this address, or a dev */
 #define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
                                   stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
@@ -10429,10 +10430,10 @@ struct mli_names_state {
     mli_ptr labels;              /* const char *: a kept string */
 };
 
-/* The index: hash tables from addresses to rows and records. Threads read them without a lock.
-   Entries are added under the cold lock, and never removed or moved. The newest table takes entries
-   until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX, becomes
-   the newest. So growth copies nothing, and no call waits long for it. */
+/* The index: hash tables from addresses to rows and records. Threads read the tables without a
+   lock. Entries are added under the cold lock, and never removed or moved. The newest table takes
+   entries until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX,
+   becomes the newest. So growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
@@ -10477,8 +10478,8 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 #define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
 
-/* Returns how many bytes of a block an allocation of `size` bytes for stb_ds takes, with its
-   head. */
+/* Returns the bytes of a block that are used for an allocation of `size` bytes, the head
+   included. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
@@ -11123,9 +11124,9 @@ MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Removes the first record from a list of closed records, opens it, and returns the id of its
-   ticket or account. Requires: the caller holds the lock of the list and has filled in the
-   record. */
+/* Removes the first record from a list of closed records, opens the record, and returns the id of
+   the record's ticket or account. Requires: the caller holds the lock of the list and has filled in
+   the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
@@ -11150,11 +11151,11 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
 /* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
-   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
-   returns 1. */
+   leaves no room for `bytes` more, adds nothing and returns 0. If the account is closed, adds
+   nothing and returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
-   limit is. */
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit of
+   the account does not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
@@ -11546,9 +11547,9 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
    lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
-   for each device on which it is used. A struct of the host (memlord_site) that is new is compared
-   by its content and its module, because the ledger may know the site by another struct. The site
-   of a return address is known by its place, which is looked up when the address is first seen. The
+   for each device on which it is used. The ledger looks up a new struct of the host (memlord_site)
+   by its content and its module, because it may know the same site by another struct. The site of a
+   return address is known by its place, which is looked up when the address is first seen. The
    index has a return address only if its module is never unloaded. For any other return address
    each call asks which module is there now, because dlclose tells nobody. */
 
@@ -12282,7 +12283,7 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+/* Notes the site of a call at the start of the call. The fast path (calls/fast) notes no site. If
    the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
    whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
@@ -13605,8 +13606,8 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns NULL if no stacks were taken yet. The acquire load pairs with the release store in
-   mli_stacks_begin. */
+/* Returns these functions, or NULL if no stacks were taken yet. The acquire load pairs with the
+   release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
@@ -13774,8 +13775,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is its
-   row, or 0). */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
+   of the site, or 0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -14314,10 +14315,11 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
 /* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
-   ledger's clock. An event names its site, tag or stack by the number of a row, the counters of one
-   of these on a device. May use books/threads, books/sites, books/stacks and books/counters.
-   Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
-   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
+   ledger's clock. An event names its site, tag or stack by the number of a row. A row has the
+   counters of a site, a tag or a stack on a device. May use books/threads, books/sites,
+   books/stacks and books/counters. Invariant: a ledger has one ring, from the first
+   memlord_events_start until the ledger ends. Lock: the registry lock, to install the ring. Events
+   are written and read without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
    it alone. So threads write to the same words only while they get sub-buffers. A reader copies an
@@ -14352,7 +14354,7 @@ typedef struct mli_subbuf {
 } mli_subbuf;
 typedef struct mli_ring {
     /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
-       pointer, so that a program that records no events need not link it. */
+       pointer, so that a program that records no events need not link the function. */
     void (*write)(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
                   uint64_t bytes, uint64_t rows);
     size_t size, stride, capacity;
@@ -14498,8 +14500,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
-/* Gives a thread, whose next event is on `dev`, the next sub-buffer without a writer. If every
-   sub-buffer has a writer, returns NULL and counts the event as lost. */
+/* Gives a thread the next sub-buffer without a writer. If every sub-buffer has a writer, returns
+   NULL, and counts the event that the thread was to write, on `dev`, as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -14661,7 +14663,8 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* Replaces the stack's row in an event by the site's row, and notes the stack in e->stack. */
+/* If an event has the row of a stack, stores this row in e->stack, and puts the row of the stack's
+   site in its place. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)
@@ -14804,7 +14807,7 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
+    mli_u32 calls;    /* counts the calls that found queues of the type; it may miss some of them */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
@@ -15480,8 +15483,8 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
-   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call that names a block: notes `site`, checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
@@ -15890,17 +15893,17 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
-/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
-   which the ledger had no memory to record. The map has an entry for each block: its key (the
-   storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
-   stream). A block with further facts has a side record, to which its word2 then points. A probe
-   finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
-   number of a device, and a delta a change of counters. May use books/. Invariant: a call makes the
-   counters of a block before it enters a shard, a part of the map, because a thread inside a shard
-   may not allocate. The counters are the rows of the block's device, site and tag, and the thread's
-   cell of each row. Inside the shard the call changes the map and counts the change, so that no
-   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
-   cold lock, for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
+   A dropped alloc is one that the ledger had no room to record. The map has an entry for each
+   block: its key (the storage), word1 (the bytes, the device, the references) and word2 (its site,
+   tag, mark, scope and stream). A block with further facts has a side record, to which its word2
+   then points. A probe finds an entry in the map. A pending block was freed, and waits for its
+   fences. A dev is the number of a device, and a delta a change of counters. May use books/.
+   Invariant: a call makes the counters of a block before it enters a shard, a part of the map,
+   because a thread inside a shard may not allocate. The counters are the rows of the block's
+   device, site and tag, and the thread's cell of each row. Inside the shard the call changes the
+   map and counts the change, so that no fork finds a block half counted. Locks: those of the map;
+   the fences lock, inside a shard; the cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15998,8 +16001,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
-                          done */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or it still waits for its
+                          fences */
     MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
                           ends */
     MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
@@ -16018,8 +16021,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   int *did);
 
 /* Opens a block with one reference, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges none. `how` and *did are those of
-   mli_entry_put. */
+   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
+   of mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -16824,12 +16827,12 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
    share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
    allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
    are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
-   of a device. A row has the counters of a device. Each thread counts in a cell of its own, and
-   publishes the cell to the row up to a batch of bytes late. services/room takes the samples of a
-   phys, and opens reservations, because services/room can explain why a reservation is refused. May
-   use books/devices, books/counters and books/accounts. Invariant: a device changes from one phys
-   to another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes
-   two of them only under the cold lock. */
+   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
+   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
+   services/room takes the samples of a phys, and opens reservations, because services/room can
+   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
+   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
+   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
 
 /* Returns the phys of a device. The acquire load pairs with the release store in
    mli_phys_assign. */
@@ -17036,8 +17039,8 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample, plus what the ledger's devices have grown since. So a
-   thread that asks before each alloc gets no more than was free at the sample. */
+   The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
+   since. So a thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -17158,9 +17161,9 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
    with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
-   admitted never exceed the limit. The bytes of an alloc come off its tickets after the alloc was
-   recorded. Until then they are in flight and count twice. A request that is refused only because
-   of bytes in flight tries again. */
+   admitted never exceed the limit. The bytes of an alloc are subtracted from its tickets after the
+   alloc was recorded. Until then they are in flight and count twice. A request that is refused only
+   because of bytes in flight tries again. */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -17307,9 +17310,10 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Subtracts the bytes that mli_cover_plan has chosen from the tickets, and from what the tickets
-   hold of their accounts. The request's own account does not change, because it holds all bytes of
-   the request already. Requires: the caller has held the phys lock since mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets, and from what
+   the tickets hold of their accounts. The request's own account does not change, because it holds
+   all bytes of the request already. Requires: the caller has held the phys lock since
+   mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -20004,16 +20008,16 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
 /* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
    context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
    and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
-   invocation counted. Then the function also adds to `sums`, unless it is NULL, by how many bytes
-   the invocation changed each device. */
+   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
+   invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
-   is the first member that is counted for its invocation. */
+/* In a forked child: counts the context of a span as a member of the span's invocation, because the
+   context goes on there. Returns 1 if it is the first member that is counted. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
-/* Closes in a forked child the invocations that have no member there. */
+/* In a forked child: closes the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
 #endif
 
@@ -20193,12 +20197,12 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
    of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
-   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
-   the bytes that the thread allocated less those it freed, and its high is the highest level since
-   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
-   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
-   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
-   cold, to make a scope or a thread scope. */
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. The level of a
+   cell is the bytes that the thread allocated less those it freed. The high of a cell is the
+   highest level since the thread last published the cell (added it to the device's counters). Each
+   memlord_reset begins an epoch. May use books/. Invariants: a scope or a thread scope is never
+   removed; the totals of a scope come from the thread's own counters, so a call that counts does
+   nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
 /* Only the thread itself writes its thread scopes and the spans of the context that it is in;
    readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
@@ -20259,8 +20263,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
    characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
-   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
+   which the scope changed each device. A thread scope of an earlier epoch adds only to
    `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
@@ -20334,8 +20338,8 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span. Adds to the thread scope `s`, unless it is NULL, by how many bytes
-   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
+/* Computes the totals of a span. If `s` is not NULL, adds the bytes by which the span changed each
+   device to this thread scope. Raises the peaks of the next outer span to those of this span. `t`
    is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
    levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
@@ -20640,9 +20644,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
 }
 
 /* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
-   end of the guard later ends all scopes above that number. The thread's cache has the scope under
-   an address: that of the host's static record `planted` or, if `planted` is NULL, that of `name`.
-   The text at `name` may change, so it is compared with the name of the scope that is found. */
+   end of the guard later ends all scopes above that number. The thread has a cache of the scopes
+   that it found last. In the cache a scope has the address of the host's static record `planted`
+   or, if `planted` is NULL, that of `name`. The text at `name` may change, so it is compared with
+   the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -21700,7 +21705,7 @@ MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If it differs from the strategy before, the bands of the device no longer wait
+   if there is one. If it is not the strategy of before, the bands of the device no longer wait
    to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
@@ -21830,7 +21835,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
+/* Returns the address of the pointer to the strategy that was set with exactly this selector. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21914,8 +21919,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
-   is NULL. Returns the old strategy, or NULL if there was none. */
+/* Replaces the strategy that was set with exactly this selector by `fresh`, or removes it if
+   `fresh` is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -21999,7 +22004,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the least live bytes of a physical device that are at least `edge` percent of its
+/* Returns the smallest number of live bytes that is at least `edge` percent of a physical device's
    limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
@@ -22428,8 +22433,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts again how many of the flags near_threshold and check_requested are
-   set, because at the fork a thread may have changed a flag but not yet the count. */
+   these threads. Also counts again how many flags near_threshold and check_requested are set. (At
+   the fork a thread may have changed a flag but not yet the count.) */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -22572,7 +22577,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits for answers */
 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
@@ -22970,8 +22975,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* the kernel's layout, which is not that of a timespec with 64-bit times on a 32-bit
-                system */
+    struct { /* the layout that the kernel expects; on a 32-bit system with 64-bit times a timespec
+                has another layout */
         long sec, nsec;
     } time;
     int saved = errno, refused;
@@ -23127,9 +23132,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
-   are the live bytes before or after the source ran, whichever are fewer, because it is not known
-   which of the two the source saw. A pool counts with the bytes that it has reserved now, because
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. It is not known
+   whether the source saw the live bytes from before it ran or those from after it ran. So the bytes
+   held are the fewer of the two. A pool counts with the bytes that it has reserved now, because
    the source itself may call memlord_pool_set. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -23158,9 +23163,9 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
-   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp
-   counts as ended. */
+/* Makes this thread the sampler of a physical device, stores in *source the source that it has to
+   call, and returns 1. Returns 0 if the device has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
@@ -23730,8 +23735,8 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
-   and does not divide. Where registers are wider than a double (x87), a quotient has other digits,
-   so a share that is equal to the threshold would seem to be below it. */
+   and does not divide. Where registers are wider than a double (x87), a quotient has other digits.
+   A share that is equal to the threshold would then seem to be below it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23834,9 +23839,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
-       all have answered and released too little, or if the page is closed. A process that ended has
-       released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough. If not, returns 0 while some have not
+       answered yet, and -1 once all have answered. Returns -1 also if the page is closed. A process
+       that ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -25347,7 +25352,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
+/* In a forked child: counts as running the scopes that are open in the contexts of fibres. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25643,17 +25648,17 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Releases in a forked child the record of a thread that does not exist there, and forgets its
-   scopes: see mli_spans_forget. */
+/* In a forked child: releases the record of a thread that does not exist there, and forgets the
+   thread's scopes. See mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook. Such a thread made its first
-   call so late at its end that the hook no longer ran. A call runs the sweep at its end on two
-   conditions: it took the last free record, and there are at least twice as many records as threads
-   that the last sweep found living. So there are at most twice as many records as living threads,
-   or 16. The cost is bounded, too, because a sweep checks each record once, and at least half of
-   the records were made or claimed since the last sweep. */
+/* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
+   its first call so late that the hook no longer ran. A call runs the sweep at its end on two
+   conditions: the call took the last free record, and there are at least twice as many records as
+   threads that the last sweep found living. So there are at most twice as many records as living
+   threads, or 16. The cost is bounded, too, because a sweep checks each record once, and at least
+   half of the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -25681,8 +25686,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
-       map stopped and had changed nothing. So the record counts as outside. */
+    /* At the fork the map of blocks was stopped. A thread that was inside a shard (a part of the
+       map) had found it stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25711,9 +25716,9 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
-   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
-   due. A band check compares a device with the thresholds of its bands, and runs the host's
+/* Does the work that is due at the end of a call and at a safe point. A safe point is a moment at
+   which code of the host may run. The alert mask of the ledger has a bit for each kind of work that
+   is due. A band check compares a device with the thresholds of its bands, and runs the host's
    callbacks if a threshold is reached. A fence is something of the host that a freed block waits
    for. A poller is a thread that samples a physical device. Owns the list of the threads that wait
    for frees. May use books/, calls/deferred and services/. It reaches services/pollers by a pointer
@@ -25738,9 +25743,10 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
-   fences are done, runs band checks, samples physical devices that have no poller, saves a due
-   snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point. It saves a snapshot and an export that are due, and writes a
+   report that was requested. For the devices of a selector it ends the freed blocks whose fences
+   are done, samples physical devices that have no poller, and runs band checks. It runs host
+   code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25872,7 +25878,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets in a forked child the threads that waited, because they do not exist there. */
+/* In a forked child: forgets the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -25977,8 +25983,9 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
+/* Starts the poller of a device. If `dev` is 0, starts the pollers that calls have requested or
+   could not start. Under MEMLORD_FLAG_DEFER calls request none, so the function then looks at all
+   devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -26056,7 +26063,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    /* Let the pollers whose threads could not be started try again. */
+    /* Each poller whose thread could not be started gets another try. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -36208,7 +36215,7 @@ MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Calls the functions of the modules that apply a description and need a registered ledger. */
+/* Calls each module's function `open`, which applies a description to a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);

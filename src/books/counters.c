@@ -572,9 +572,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
-   calls of all threads wait meanwhile. Returns the number of the row after them. There are fewer
-   devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch before
-   other calls go on. So a free comes before the reset and the new epoch, or after both. */
+   calls of all threads wait meanwhile. Returns the number of the row after these rows. There are
+   fewer devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch
+   before other calls go on. So a free comes before the reset and the new epoch, or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);

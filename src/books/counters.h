@@ -102,8 +102,8 @@ typedef struct mli_row {
     mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
                               the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
-                              the device's row */
+    mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
+                              device's row */
     mli_cell *first;       /* the cell that published first, if a second cell has published since
                               and the first has not; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
@@ -217,9 +217,9 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
    holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
-   another cell has published since this one did, does nothing: the published bytes may have been
-   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
+   base. If another cell has published since this one did, does nothing: the published bytes may
+   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
@@ -244,8 +244,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. Sums that are read while calls
-   are in progress may have some counts of a call and lack others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
+   may exceed a, because sums may then lack some of the counts of a call. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */

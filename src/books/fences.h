@@ -17,7 +17,7 @@
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
+    mli_u32 calls;    /* counts the calls that found queues of the type; it may miss some of them */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;

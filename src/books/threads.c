@@ -262,8 +262,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because from the state BUSY on other
-                                               threads may wait for this helper */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because other threads may wait for this
+                                               helper once its state is BUSY */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* the addition is seq_cst, and so is the exchange that sets the wish to `none`, so that one of
