@@ -747,8 +747,8 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
    checkpoint only when it can drop nothing else.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for the snapshot.
            After E_NOMEM reports count one more dropped snapshot.
-   Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
-           block. */
+   Cost:   a tenth of a us for each pair of a thread and a device, tag or site, and a walk of the
+           map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
