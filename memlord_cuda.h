@@ -1201,7 +1201,7 @@ static void mli_cuda_exit_device(int device) {
 }
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     if (device < 0 || device >= d->known) return 0;
-    /* relaxed: a reset adds to the same counter, and one of the two additions comes first, so
+    /* relaxed: a reset adds to the same counter, and one of the two additions comes first; so
        either this thread sees the reset, or the reset sees this thread */
     if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
         mli_cuda_enter_primary(d, device, mode))
@@ -1292,8 +1292,8 @@ typedef struct mli_cuda_nvml_state {
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
-/* Returns NVML's handle of device i, or NULL if there is none. Returns NULL for a device in MIG
-   mode (cut into instances), because all its instances have the same PCI id, and NVML's figures are
+/* Returns NVML's handle of device i, or NULL if there is none. Returns NULL also for a device in
+   MIG mode (cut into instances). All its instances have the same PCI id, and NVML's figures are
    those of the whole device. */
 static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";

@@ -170,9 +170,9 @@ typedef struct memlord_clock {
    such stacks. If a stack does not reach its root, reports show a frame in place of the root, which
    says why: "[cut: deeper]" (deeper than stack_depth), "[cut: no unwind table]" or "[cut: not
    unwound]".
-   The platform's unwinder reads tables, which gcc writes for C by default on
-   x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
-   are no such tables, and every stack is one address. */
+   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
+   and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there are no such tables,
+   and every stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;

@@ -370,9 +370,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
 }
 
 /* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
-   end of the guard later ends all scopes above that number. The thread's cache has the scope under
-   an address: that of the host's static record `planted` or, if `planted` is NULL, that of `name`.
-   The text at `name` may change, so it is compared with the name of the scope that is found. */
+   end of the guard later ends all scopes above that number. The thread has a cache of the scopes
+   that it found last. In the cache a scope has the address of the host's static record `planted`
+   or, if `planted` is NULL, that of `name`. The text at `name` may change, so it is compared with
+   the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
