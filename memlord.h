@@ -8350,8 +8350,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
 }
 
 /* Marks the records with a thread number as owned by nobody, in all ledgers. The owner of these
-   records has ended, or was the calling thread before its thread-local storage was freed. The next
-   sweep frees these records. */
+   records is a thread that has ended, or the calling thread, whose thread-local storage was freed
+   since. The next sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -9547,10 +9547,10 @@ typedef struct mli_row_totals {
 /* The last request on a device that found no memory. */
 typedef struct mli_oom {
     uint64_t bytes; /* the size of the request */
-    uint64_t live;  /* the live bytes of the device when it failed */
-    uint64_t used;  /* the bytes in use at the phys when it failed; UINT64_MAX if unknown */
+    uint64_t live;  /* the live bytes of the device when the request failed */
+    uint64_t used;  /* the bytes in use at the phys at that time; UINT64_MAX if unknown */
     const memlord_site *site;
-    uint64_t time;  /* when it failed; 0 means that there was no such request */
+    uint64_t time;  /* when the request failed; 0 means that there was no such request */
 } mli_oom;
 
 /* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
@@ -9635,7 +9635,7 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns how far the highest level of a cell since its last publication is above its base. If
+/* Returns how far a cell's highest level since its last publication is above the cell's base. If
    another cell of the row has published since, uses the present level instead. Requires: the caller
    holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
@@ -9659,10 +9659,10 @@ typedef struct mli_row_delta {
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
-   a shard, so that a fork finds the change of the map and this count both or neither. */
+   a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
+   finds both a block and its counts, or neither. Only mli_count_site_free counts outside, because
    its row may need memory. A fork may then come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
@@ -10137,7 +10137,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: some cell's `high` does not count: another cell has published */
+    int blind = 0; /* 1: some cell's `high` does not count, because another cell has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -10854,8 +10854,8 @@ MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Returns those bits of the mask `types` that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
-/* Gets the dev of a device, and makes it on first use. Returns MEMLORD_E_STATE if the device is new
-   and the ledger's own allocator makes the call. */
+/* Gets the dev of a device, and adds the device on first use. Returns MEMLORD_E_STATE if the device
+   is new and the ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
 /* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
@@ -11562,8 +11562,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
-                                     on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
+                                     begin */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
@@ -14038,8 +14038,8 @@ static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *w
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? n : 0;
 }
-/* Returns the node at which a stack begins: node 0 or, if the stack is cut, the frame that says so,
-   which is made on first use. Returns 0, too, if there is no room for that frame. */
+/* Returns the node at which a stack begins: node 0 or, if the stack is cut, a node that tells why.
+   Makes that node on first use. If there is no room for it, returns 0. */
 static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     const memlord_site *why = cut ? &mli_cut_sites[cut - 1] : NULL;
     const mli_site_record *site = why ? mli_site_record_of(lord, why) : NULL;
@@ -14758,8 +14758,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* if it is set now, another thread has installed a
-                                                    ring meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
+                                                    meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }
@@ -14801,8 +14801,8 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
    `drop`; after that the ledger no longer uses the fence. A dev is the number of a device, and a
    shard a part of the map of blocks. May use base/memory, books/devices and books/threads.
    Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
-   and it holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and
-   enters no shard while it holds the lock. */
+   and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
+   shard, and enters no shard while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
@@ -14916,8 +14916,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, and drops it. Under MEMLORD_FLAG_DEFER the end of a call
-   drops it instead, unless `lord` is NULL. Does nothing if `fence` is NULL. */
+/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, the
+   end of a call drops the fence instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
@@ -15165,8 +15165,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs a fence's
-                                                                    function drops the fences */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs the
+                                                                    fence's function, drops the
+                                                                    fences */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -15667,9 +15668,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
-   larger. If *spare is no larger, returns MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps
-   another. */
+/* Inserts a part in order of offset. If the array is full, copies it to *spare, which then becomes
+   the array. If *spare is not larger than the array, returns MLI_AGAIN. Returns MEMLORD_E_STATE if
+   the part overlaps another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -16917,7 +16918,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
+/* Returns 1 if a ticket is open and is for the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
@@ -17268,8 +17269,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
-   another phys. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
+   phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
