@@ -735,10 +735,10 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
 /* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
    bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
-   bytes that still fit). If `physical` is `device`, the call undoes that.
-   Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
-           the memory of a third device, if other devices are in the memory of `device`, or if
-           tickets are open on the physical device that `device` is on now. */
+   bytes that still fit). If `physical` is `device`, the call ends the sharing.
+   Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
+           itself in the memory of a third device, if other devices are in the memory of `device`,
+           or if tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
@@ -881,8 +881,8 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
 /* Checks that the ledger agrees with itself. It compares the map with the counters of devices,
    sites and tags. It also checks accounts, arenas, tickets, pending blocks and parts. It is for
    tests and for bug reports.
-   Threads: no other call may be in flight, because the check would report a change that is only
-           half made as a fault.
+   Threads: no other call may be in flight, because a change that is only half made looks like a
+           fault.
    Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
@@ -2307,9 +2307,9 @@ MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device. Each of them runs its collection callbacks
-   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until they say that they gave
-   back as many bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and
-   does not wait.
+   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until the neighbours say that
+   they gave back as many bytes, or until all of them have answered, but at most for 2 s. With
+   `needed` 0 it asks, and does not wait.
    A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
    60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
    early when the device's live bytes have changed by more than an eighth. memlord_explain says how
@@ -2330,7 +2330,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
            MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
-   Cost:   tens of ns, and one or two a device and thread. */
+   Cost:   tens of ns, and one or two for each device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
@@ -2446,9 +2446,10 @@ typedef struct memlord_context {
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
-   open. If this thread is in the context, it returns to the context that it was in before. A thread
-   that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+/* Ends the scopes and tags that are open in a context, and zeroes the context. The tickets of the
+   context stay open. If this thread is in the context, the thread returns to the context that it
+   was in before. If a thread exits inside a context, the context stays as it is, and another thread
+   may swap it in or drop it.
    Errors: as memlord_context_swap; E_STATE also if the fibre of the context has swapped in another
            context, and is suspended there. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
@@ -3366,9 +3367,9 @@ namespace mlord {
 MLI_WAY {
 
 /* Passes every request on to another memory resource, and records the memory that it gets, on a
-   device. A block's site is the code that called allocate. Without optimisation this code is an
-   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
-   outlive the resource. */
+   device. A block's site is the code that called allocate. If the program is compiled without
+   optimisation, that code is a function of the C++ library. Frees have no site. Requires: the
+   ledger and `upstream` outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -3682,9 +3683,9 @@ typedef struct mli_image {
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
     const void *start;  /* the lowest address of the module in memory */
     uint64_t bias;      /* what the loader added to the addresses in the file */
-    /* The segment that has the address. `start` is its first address and `end` the address behind
-       it, both as in the file. `offset` is its place in the file. `end` is 0 if the segment is not
-       known. */
+    /* The segment that has the address. `start` is the first address of the segment, and `end` the
+       address behind the segment, both as in the file. `offset` is the place of the segment in the
+       file. `end` is 0 if the segment is not known. */
     struct {
         uint64_t start, end, offset;
     } segment;

@@ -590,9 +590,9 @@ MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device. Each of them runs its collection callbacks
-   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until they say that they gave
-   back as many bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and
-   does not wait.
+   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until the neighbours say that
+   they gave back as many bytes, or until all of them have answered, but at most for 2 s. With
+   `needed` 0 it asks, and does not wait.
    A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
    60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
    early when the device's live bytes have changed by more than an eighth. memlord_explain says how
@@ -613,7 +613,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
            MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
-   Cost:   tens of ns, and one or two a device and thread. */
+   Cost:   tens of ns, and one or two for each device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
@@ -729,9 +729,10 @@ typedef struct memlord_context {
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
-   open. If this thread is in the context, it returns to the context that it was in before. A thread
-   that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+/* Ends the scopes and tags that are open in a context, and zeroes the context. The tickets of the
+   context stay open. If this thread is in the context, the thread returns to the context that it
+   was in before. If a thread exits inside a context, the context stays as it is, and another thread
+   may swap it in or drop it.
    Errors: as memlord_context_swap; E_STATE also if the fibre of the context has swapped in another
            context, and is suspended there. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
