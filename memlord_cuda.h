@@ -1201,7 +1201,7 @@ static void mli_cuda_exit_device(int device) {
 }
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     if (device < 0 || device >= d->known) return 0;
-    /* relaxed: a reset adds to the same counter, and one of the two additions comes first, so
+    /* relaxed: a reset adds to the same counter, and one of the two additions comes first; so
        either this thread sees the reset, or the reset sees this thread */
     if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
         mli_cuda_enter_primary(d, device, mode))
@@ -1241,9 +1241,9 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
 
 /* The bytes that processes hold on a device. NVML takes locks of the driver to list them, so only
    one sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
-   another process id, so this process looks like another one in the list. So `others` is left empty
-   after a list without this process, and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks
-   any more. */
+   another process id, so this process looks like another one in the list. After a list without this
+   process `others` is therefore empty. After MLI_CUDA_HOLDERS_MISSES such lists no sample asks any
+   more. */
 typedef struct mli_cuda_holders {
     unsigned samples; /* how many samples of the device were taken */
     unsigned misses;  /* how many lists in a row lacked this process, though it had a context (was
@@ -1292,8 +1292,8 @@ typedef struct mli_cuda_nvml_state {
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
-/* Returns NVML's handle of device i, or NULL if there is none. Returns NULL for a device in MIG
-   mode (cut into instances), because all its instances have the same PCI id, and NVML's figures are
+/* Returns NVML's handle of device i, or NULL if there is none. Returns NULL also for a device in
+   MIG mode (cut into instances). All its instances have the same PCI id, and NVML's figures are
    those of the whole device. */
 static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";
@@ -1425,10 +1425,10 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
    on the list, stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
-/* Adds up the bytes of a device's pools, beginning with the current one (that of cudaMallocAsync),
-   and of its graphs. If `keep` is not NULL, trims them first (lets them give back unused memory),
-   and leaves the pools *keep bytes together. Returns 0 if the driver does not tell. Requires: this
-   thread has entered the device. */
+/* Adds up the bytes of a device's pools and graphs. The current pool (that of cudaMallocAsync)
+   comes first. If `keep` is not NULL, first trims the pools and graphs (lets them give back unused
+   memory), and leaves all pools together *keep bytes. Returns 0 if the driver does not tell.
+   Requires: this thread has entered the device. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 
@@ -1675,13 +1675,13 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
                                            memlord *lord, int device);
 
 /* Adds `delta` to the ledger's reserved bytes of a device, when memory outside of pools is
-   allocated or freed. A pool's block that cudaFree frees counts as outside of pools until the next
-   sample. */
+   allocated or freed. If cudaFree frees a block of a pool, the block counts as outside of pools
+   until the next sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
-/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. No
-   sample does so, because the cpu is sampled in their place. So the wrapped calls that fill and
-   empty the pools of these GPUs call this function. */
+/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls.
+   Samples do not set these bytes, because the cpu is sampled in place of these GPUs. So the wrapped
+   calls that fill and empty the pools of these GPUs call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
 /* Is the ledger's capacity source for cuda devices: stores the capacity of a device in *out. `user`

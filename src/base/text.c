@@ -244,8 +244,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest,
-   because the end of a path tells most. */
+/* If a path has more than o->name_max bytes, writes "..." for its beginning. Returns the part of
+   the path that is to be written: its end, which tells most. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;

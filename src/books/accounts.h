@@ -59,9 +59,9 @@ MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Removes the first record from a list of closed records, opens it, and returns the id of its
-   ticket or account. Requires: the caller holds the lock of the list and has filled in the
-   record. */
+/* Removes the first record from a list of closed records, opens the record, and returns the id of
+   the record's ticket or account. Requires: the caller holds the lock of the list and has filled in
+   the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
@@ -86,11 +86,11 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
 /* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
-   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
-   returns 1. */
+   leaves no room for `bytes` more, adds nothing and returns 0. If the account is closed, adds
+   nothing and returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
-   limit is. */
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit of
+   the account does not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.

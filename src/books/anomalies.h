@@ -17,7 +17,7 @@
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+/* Notes the site of a call at the start of the call. The fast path (calls/fast) notes no site. If
    the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
    whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {

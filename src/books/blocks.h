@@ -1,14 +1,14 @@
-/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
-   which the ledger had no memory to record. The map has an entry for each block: its key (the
-   storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
-   stream). A block with further facts has a side record, to which its word2 then points. A probe
-   finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
-   number of a device, and a delta a change of counters. May use books/. Invariant: a call makes the
-   counters of a block before it enters a shard, a part of the map, because a thread inside a shard
-   may not allocate. The counters are the rows of the block's device, site and tag, and the thread's
-   cell of each row. Inside the shard the call changes the map and counts the change, so that no
-   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
-   cold lock, for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
+   A dropped alloc is one that the ledger had no room to record. The map has an entry for each
+   block: its key (the storage), word1 (the bytes, the device, the references) and word2 (its site,
+   tag, mark, scope and stream). A block with further facts has a side record, to which its word2
+   then points. A probe finds an entry in the map. A pending block was freed, and waits for its
+   fences. A dev is the number of a device, and a delta a change of counters. May use books/.
+   Invariant: a call makes the counters of a block before it enters a shard, a part of the map,
+   because a thread inside a shard may not allocate. The counters are the rows of the block's
+   device, site and tag, and the thread's cell of each row. Inside the shard the call changes the
+   map and counts the change, so that no fork finds a block half counted. Locks: those of the map;
+   the fences lock, inside a shard; the cold lock, for a new route. */
 #ifndef MLI_BOOKS_BLOCKS_H
 #define MLI_BOOKS_BLOCKS_H
 #include "api/api.h"
@@ -119,8 +119,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
-                          done */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or it still waits for its
+                          fences */
     MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
                           ends */
     MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
@@ -139,8 +139,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   int *did);
 
 /* Opens a block with one reference, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges none. `how` and *did are those of
-   mli_entry_put. */
+   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
+   of mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);

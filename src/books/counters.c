@@ -433,7 +433,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: some cell's `high` does not count: another cell has published */
+    int blind = 0; /* 1: some cell's `high` does not count, because another cell has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -572,9 +572,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
-   calls of all threads wait meanwhile. Returns the number of the row after them. There are fewer
-   devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch before
-   other calls go on. So a free comes before the reset and the new epoch, or after both. */
+   calls of all threads wait meanwhile. Returns the number of the row after these rows. There are
+   fewer devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch
+   before other calls go on. So a free comes before the reset and the new epoch, or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);

@@ -1,8 +1,9 @@
 /* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
-   ledger's clock. An event names its site, tag or stack by the number of a row, the counters of one
-   of these on a device. May use books/threads, books/sites, books/stacks and books/counters.
-   Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
-   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
+   ledger's clock. An event names its site, tag or stack by the number of a row. A row has the
+   counters of a site, a tag or a stack on a device. May use books/threads, books/sites,
+   books/stacks and books/counters. Invariant: a ledger has one ring, from the first
+   memlord_events_start until the ledger ends. Lock: the registry lock, to install the ring. Events
+   are written and read without a lock. */
 #ifndef MLI_BOOKS_EVENTS_H
 #define MLI_BOOKS_EVENTS_H
 #include "api/api.h"
@@ -46,7 +47,7 @@ typedef struct mli_subbuf {
 } mli_subbuf;
 typedef struct mli_ring {
     /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
-       pointer, so that a program that records no events need not link it. */
+       pointer, so that a program that records no events need not link the function. */
     void (*write)(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
                   uint64_t bytes, uint64_t rows);
     size_t size, stride, capacity;

@@ -56,8 +56,8 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample, plus what the ledger's devices have grown since. So a
-   thread that asks before each alloc gets no more than was free at the sample. */
+   The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
+   since. So a thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -178,9 +178,9 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
    with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
-   admitted never exceed the limit. The bytes of an alloc come off its tickets after the alloc was
-   recorded. Until then they are in flight and count twice. A request that is refused only because
-   of bytes in flight tries again. */
+   admitted never exceed the limit. The bytes of an alloc are subtracted from its tickets after the
+   alloc was recorded. Until then they are in flight and count twice. A request that is refused only
+   because of bytes in flight tries again. */
 
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
@@ -286,8 +286,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
-   another phys. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
+   phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -328,9 +328,10 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Subtracts the bytes that mli_cover_plan has chosen from the tickets, and from what the tickets
-   hold of their accounts. The request's own account does not change, because it holds all bytes of
-   the request already. Requires: the caller has held the phys lock since mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets, and from what
+   the tickets hold of their accounts. The request's own account does not change, because it holds
+   all bytes of the request already. Requires: the caller has held the phys lock since
+   mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;

@@ -2,12 +2,12 @@
    share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
    allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
    are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
-   of a device. A row has the counters of a device. Each thread counts in a cell of its own, and
-   publishes the cell to the row up to a batch of bytes late. services/room takes the samples of a
-   phys, and opens reservations, because services/room can explain why a reservation is refused. May
-   use books/devices, books/counters and books/accounts. Invariant: a device changes from one phys
-   to another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes
-   two of them only under the cold lock. */
+   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
+   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
+   services/room takes the samples of a phys, and opens reservations, because services/room can
+   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
+   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
+   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
 #ifndef MLI_BOOKS_LIMITS_H
 #define MLI_BOOKS_LIMITS_H
 #include "api/api.h"
@@ -102,7 +102,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
+/* Returns 1 if a ticket is open and is for the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 

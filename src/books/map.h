@@ -120,8 +120,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
-                            after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key: the home and the 15 buckets after it.
+                            They are the window of the key */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -299,7 +299,8 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
+/* Finds the home of a key, and returns the header of the home. Prefetches the second cache line of
+   the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -307,7 +308,7 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     return &home->bucket->header;
 }
 /* Enters a shard that this thread owns, finds the home of a key, and loads its header. If the
-   thread does not own the shard, leaves it and returns 0. */
+   thread does not own the shard, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));

@@ -10,10 +10,10 @@ struct mli_names_state {
     mli_ptr labels;              /* const char *: a kept string */
 };
 
-/* The index: hash tables from addresses to rows and records. Threads read them without a lock.
-   Entries are added under the cold lock, and never removed or moved. The newest table takes entries
-   until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX, becomes
-   the newest. So growth copies nothing, and no call waits long for it. */
+/* The index: hash tables from addresses to rows and records. Threads read the tables without a
+   lock. Entries are added under the cold lock, and never removed or moved. The newest table takes
+   entries until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX,
+   becomes the newest. So growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
@@ -58,8 +58,8 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 #define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
 
-/* Returns how many bytes of a block an allocation of `size` bytes for stb_ds takes, with its
-   head. */
+/* Returns the bytes of a block that are used for an allocation of `size` bytes, the head
+   included. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }

@@ -78,8 +78,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
-                                  itself */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the site
+                                  with this address, or a dev */
 #define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
                                   stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */

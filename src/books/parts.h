@@ -40,8 +40,8 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
-   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call that names a block: notes `site`, checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);

@@ -16,9 +16,9 @@
 #include "base/ledger.h"
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
-   for each device on which it is used. A struct of the host (memlord_site) that is new is compared
-   by its content and its module, because the ledger may know the site by another struct. The site
-   of a return address is known by its place, which is looked up when the address is first seen. The
+   for each device on which it is used. The ledger looks up a new struct of the host (memlord_site)
+   by its content and its module, because it may know the same site by another struct. The site of a
+   return address is known by its place, which is looked up when the address is first seen. The
    index has a return address only if its module is never unloaded. For any other return address
    each call asks which module is there now, because dlclose tells nobody. */
 
@@ -31,8 +31,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
-                                     on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
+                                     begin */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;

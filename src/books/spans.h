@@ -1,5 +1,5 @@
 /* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
-   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   scope, from its beginning to its end. A span belongs to one scope that a thread is in. For each
    device it records the level of the thread's cell (bytes allocated less freed) when the scope
    began, and the highest level since. services/scopes begins and ends spans, and services/joint
    shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and

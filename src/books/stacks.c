@@ -34,8 +34,8 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns NULL if no stacks were taken yet. The acquire load pairs with the release store in
-   mli_stacks_begin. */
+/* Returns these functions, or NULL if no stacks were taken yet. The acquire load pairs with the
+   release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
@@ -203,8 +203,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is its
-   row, or 0). */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
+   of the site, or 0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -466,8 +466,8 @@ static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *w
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? n : 0;
 }
-/* Returns the node at which a stack begins: node 0 or, if the stack is cut, the frame that says so,
-   which is made on first use. Returns 0, too, if there is no room for that frame. */
+/* Returns the node at which a stack begins: node 0 or, if the stack is cut, a node that tells why.
+   Makes that node on first use. If there is no room for it, returns 0. */
 static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     const memlord_site *why = cut ? &mli_cut_sites[cut - 1] : NULL;
     const mli_site_record *site = why ? mli_site_record_of(lord, why) : NULL;

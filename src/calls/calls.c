@@ -29,11 +29,12 @@ enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
     MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
                          given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
+                             token */
 };
 
-/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
-   still counted. */
+/* Stores the sampled stack of a block in the block's token. The block is detached: it is off the
+   map, but still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;

@@ -43,8 +43,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
-                                               the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
+                                               destination keeps the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -224,9 +224,9 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
 /* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
-   Most calls only count themselves. A call looks for a queue when the count has reached p->due.
-   Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the fences lock, does nothing, so that no call waits while another call asks fences. */
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due. One
+   call in MLI_REST_LOOK also looks if the time p->late has come. If another thread has the fences
+   lock, does nothing, so that no call waits while another call asks fences. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;

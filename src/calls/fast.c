@@ -434,8 +434,8 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
-   shard; if the shard is shared, the thread has locked the home bucket. */
+   enough. They probe the buckets after the home bucket, and leave the shard. Require: the thread is
+   inside the shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,

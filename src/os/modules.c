@@ -298,7 +298,7 @@ static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symb
     }
 }
 /* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
-   0 or, if such an address is near, 1. */
+   0, except that it may return 1 if such an address is near. */
 static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
                                   uintptr_t end) {
     uintptr_t part, most;

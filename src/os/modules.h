@@ -36,9 +36,9 @@ typedef struct mli_symbol_query {
    it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
    malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
-   between its segments it is the lowest address of the segment. `bias`, the load address, is the
-   same for all segments. It is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
+   between its segments, `start` is the lowest address of the segment that has the address. `bias`,
+   the load address, is the same for all segments. `bias` is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);

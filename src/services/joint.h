@@ -50,16 +50,16 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
 /* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
    context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
    and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
-   invocation counted. Then the function also adds to `sums`, unless it is NULL, by how many bytes
-   the invocation changed each device. */
+   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
+   invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
-   is the first member that is counted for its invocation. */
+/* In a forked child: counts the context of a span as a member of the span's invocation, because the
+   context goes on there. Returns 1 if it is the first member that is counted. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
-/* Closes in a forked child the invocations that have no member there. */
+/* In a forked child: closes the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
 #endif
 

@@ -278,8 +278,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* the kernel's layout, which is not that of a timespec with 64-bit times on a 32-bit
-                system */
+    struct { /* the layout that the kernel expects; on a 32-bit system with 64-bit times a timespec
+                has another layout */
         long sec, nsec;
     } time;
     int saved = errno, refused;

@@ -79,9 +79,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
-   are the live bytes before or after the source ran, whichever are fewer, because it is not known
-   which of the two the source saw. A pool counts with the bytes that it has reserved now, because
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. It is not known
+   whether the source saw the live bytes from before it ran or those from after it ran. So the bytes
+   held are the fewer of the two. A pool counts with the bytes that it has reserved now, because
    the source itself may call memlord_pool_set. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -110,9 +110,9 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
-   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp
-   counts as ended. */
+/* Makes this thread the sampler of a physical device, stores in *source the source that it has to
+   call, and returns 1. Returns 0 if the device has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
@@ -682,8 +682,8 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
-   and does not divide. Where registers are wider than a double (x87), a quotient has other digits,
-   so a share that is equal to the threshold would seem to be below it. */
+   and does not divide. Where registers are wider than a double (x87), a quotient has other digits.
+   A share that is equal to the threshold would then seem to be below it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL

@@ -64,8 +64,8 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span. Adds to the thread scope `s`, unless it is NULL, by how many bytes
-   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
+/* Computes the totals of a span. If `s` is not NULL, adds the bytes by which the span changed each
+   device to this thread scope. Raises the peaks of the next outer span to those of this span. `t`
    is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
    levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
@@ -370,9 +370,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
 }
 
 /* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
-   end of the guard later ends all scopes above that number. The thread's cache has the scope under
-   an address: that of the host's static record `planted` or, if `planted` is NULL, that of `name`.
-   The text at `name` may change, so it is compared with the name of the scope that is found. */
+   end of the guard later ends all scopes above that number. The thread has a cache of the scopes
+   that it found last. In the cache a scope has the address of the host's static record `planted`
+   or, if `planted` is NULL, that of `name`. The text at `name` may change, so it is compared with
+   the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;

@@ -1,11 +1,11 @@
 /* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
    of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
-   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
-   the bytes that the thread allocated less those it freed, and its high is the highest level since
-   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
-   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
-   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
-   cold, to make a scope or a thread scope. */
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. The level of a
+   cell is the bytes that the thread allocated less those it freed. The high of a cell is the
+   highest level since the thread last published the cell (added it to the device's counters). Each
+   memlord_reset begins an epoch. May use books/. Invariants: a scope or a thread scope is never
+   removed; the totals of a scope come from the thread's own counters, so a call that counts does
+   nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 #ifndef MLI_SERVICES_SCOPES_H
 #define MLI_SERVICES_SCOPES_H
 #include "api/api.h"
@@ -77,8 +77,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
    characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
-   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
+   which the scope changed each device. A thread scope of an earlier epoch adds only to
    `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,

@@ -19,17 +19,17 @@
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Releases in a forked child the record of a thread that does not exist there, and forgets its
-   scopes: see mli_spans_forget. */
+/* In a forked child: releases the record of a thread that does not exist there, and forgets the
+   thread's scopes. See mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook. Such a thread made its first
-   call so late at its end that the hook no longer ran. A call runs the sweep at its end on two
-   conditions: it took the last free record, and there are at least twice as many records as threads
-   that the last sweep found living. So there are at most twice as many records as living threads,
-   or 16. The cost is bounded, too, because a sweep checks each record once, and at least half of
-   the records were made or claimed since the last sweep. */
+/* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
+   its first call so late that the hook no longer ran. A call runs the sweep at its end on two
+   conditions: the call took the last free record, and there are at least twice as many records as
+   threads that the last sweep found living. So there are at most twice as many records as living
+   threads, or 16. The cost is bounded, too, because a sweep checks each record once, and at least
+   half of the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 #endif
