@@ -167,12 +167,11 @@
               and ledger takes another sample, unless memlord_desc.stack_seed makes the
               sample repeatable. A block keeps its stack until it ends, also when it moves; only a
               realloc samples it again. Reports say what each stack held at the peak of its device.
-              TEXT has the largest stacks.
-              JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
-              stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
-              HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
-              to the samples, so that they add up to the ledger. A stack gets at most 4 times
-              what its samples stand for. The other blocks of the site, and all blocks of a
+              TEXT has the largest stacks. JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
+              MEMORY_VIZ have whole stacks. TEXT and JSON show the estimates of a sample. PPROF,
+              FOLDED and HEAPTRACK divide the exact numbers of each site over its stacks, in
+              proportion to the samples, so that they add up to the ledger. A stack gets at most 4
+              times what its samples stand for. The other blocks of the site, and all blocks of a
               site without a sample, have the site alone as their stack. MEMORY_VIZ shows the
               sampled blocks, and the events of their allocs, with their stacks. It shows all other
               blocks and events with their sites.
@@ -428,9 +427,9 @@
     does not export, as the file is its parent's. Do not call fork in a signal handler: fork waits
     for calls in progress, and the code that the signal interrupted may be in one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
-    and a signal handler may call them with an exec next. A child that a callback forks on a
-    thread of MemLord's goes on as that thread when the callback returns: the callback calls
-    exec or _exit in the child.
+    and a signal handler may call them with an exec next. If a callback forks on a thread of
+    MemLord's, it must call exec or _exit in the child, because the child would otherwise go on as
+    that thread when the callback returns.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
     functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
@@ -503,10 +502,10 @@
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
-    report is written it takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a stack
-    more, and FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for each
-    stack at it, and for each of these again by tag and scope. Reports show it all as MemLord's
-    own.
+    report is written the ledger takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a
+    stack more, and for FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for
+    each stack of a site, and for each combination of one of these with a tag and a scope. Reports
+    show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
     a call. When the bytes come as near to a threshold as a counter_batch for each thread, each call
@@ -736,10 +735,10 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
 /* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
    bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
-   bytes that still fit). If `physical` is `device`, the call undoes that.
-   Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
-           the memory of a third device, if other devices are in the memory of `device`, or if
-           tickets are open on the physical device that `device` is on now. */
+   bytes that still fit). If `physical` is `device`, the call ends the sharing.
+   Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
+           itself in the memory of a third device, if other devices are in the memory of `device`,
+           or if tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
@@ -802,9 +801,9 @@ typedef struct memlord_clock {
    such stacks. If a stack does not reach its root, reports show a frame in place of the root, which
    says why: "[cut: deeper]" (deeper than stack_depth), "[cut: no unwind table]" or "[cut: not
    unwound]".
-   The platform's unwinder reads tables, which gcc writes for C by default on
-   x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
-   are no such tables, and every stack is one address. */
+   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
+   and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there are no such tables,
+   and every stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -882,8 +881,8 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
 /* Checks that the ledger agrees with itself. It compares the map with the counters of devices,
    sites and tags. It also checks accounts, arenas, tickets, pending blocks and parts. It is for
    tests and for bug reports.
-   Threads: no other call may be in flight, because the check would report a change that is only
-           half made as a fault.
+   Threads: no other call may be in flight, because a change that is only half made looks like a
+           fault.
    Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
@@ -963,15 +962,15 @@ typedef struct memlord_realloc_token {
 /* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
    counting its bytes. Call it before the real realloc, because another thread may own the old
    address once the real realloc returns. Every begin needs one end.
-   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
-           same, and memlord_realloc_end then begins the new storage. */
+   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts the call. The token is valid
+           all the same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Ends a realloc: records what the real one did. new_storage 0 says that the real one failed; then
-   the old storage comes back as it was. Requires: the token itself, not a copy of it.
+/* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
+   failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
    Errors: E_STATE if the token was used already, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
@@ -1029,8 +1028,8 @@ typedef struct memlord_fence {
    of the destination's device counts the move, and reports count moves per pair of devices. If
    `fence` is not NULL, or the source has recorded uses (memlord_block_use), the source is pending
    until the fence and the uses are done, as after memlord_free_deferred.
-   Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
-           no `done`. */
+   Errors: E_UNKNOWN if the source is not live; unknown_frees counts the call. E_INVALID if the
+           fence has no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
@@ -1060,8 +1059,8 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
                                           uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Drops a reference. The last one ends the storage. Storage 0 does nothing.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. */
+/* Drops a reference. If it was the last reference, the storage ends. Storage 0 does nothing.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1101,16 +1100,16 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
 /* -- fences: memory that the device still uses --
    A block whose free has to wait is pending. Its bytes are still in `allocated`, but a call that
    frees, releases, retains or uses a block does not find it. To poll a fence is to call its `done`.
-   A failed fence counts as done, and in fence_failures. Fences are polled by memlord_retire,
-   memlord_gc_poll, memlord_free_deferred and the pollers of devices, and by memlord_alloc_retry
-   before each further attempt. Each of these looks at every queue of the device type. Besides, an
-   alloc or a free polls up to four fences of one queue of its device type. After a `done` that
-   returned 0, allocs and frees leave the queue alone for a while. The while doubles with each
-   further 0, up to 256 calls or 10 ms (one call in eight reads the clock). Pending blocks make no
-   call on another device type slower. The fences of one device and queue are polled in the order of
-   the frees. So a block waits for the blocks of its queue that were freed before it, and a slow
-   queue holds up only itself. A host whose streams wait for each other's events needs no fences: it
-   calls memlord_free. */
+   A failed fence counts as done, and in fence_failures.
+   Fences are polled by memlord_retire, memlord_gc_poll, memlord_free_deferred and the pollers of
+   devices, and by memlord_alloc_retry before each further attempt. Each of these looks at every
+   queue of the device type. Besides, an alloc or a free polls up to four fences of one queue of its
+   device type. After a `done` that returned 0, allocs and frees leave the queue alone for a while.
+   The while doubles with each further 0, up to 256 calls or 10 ms (one call in eight reads the
+   clock). Pending blocks make no call on another device type slower.
+   The fences of one device and queue are polled in the order of the frees. So a block waits for the
+   blocks of its queue that were freed before it, and a slow queue holds up only itself. A host
+   whose streams wait for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
    MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
@@ -1154,10 +1153,11 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
    the return address of the function that it is in. `file` is the module and the offset in it, such
    as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
    dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
-   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
-   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
-   log. After dlclose the site stays as it was. If another module is then loaded there, the address
-   gets a new site. The result is never NULL, and lives until destroy.
+   Windows and macOS.
+   MemLord looks the symbol up when the site is first shown: in a report, by memlord_sites_top, or
+   as the site of a block. It does not look the symbol up for a line of the log. After dlclose the
+   site stays as it was. If another module is then loaded there, the address gets a new site. The
+   result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1257,12 +1257,12 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
 
 /* The numbers of a stack at one site on one device. `frames` are the return addresses of the
    allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
-   numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
-   stack_bytes), and counts as one divided by that probability. Then all numbers but `samples` are
-   estimates. The estimates have no bias, except the peak, which is too high on average. Each run,
-   process and ledger takes another sample, unless stack_seed of memlord_desc makes the sample
-   repeatable. So the errors average out over runs. A forked child takes another sample than its
-   parent.
+   numbers are exact.
+   Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n / stack_bytes), and
+   counts as one divided by that probability. Then all numbers but `samples` are estimates. The
+   estimates have no bias, except the peak, which is too high on average. Each run, process and
+   ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. So
+   the errors average out over runs. A forked child takes another sample than its parent.
    A realloc moves a block to the stack of the realloc. That stack counts no alloc, and counts the
    growth of the block as allocated. After dlclose another module may be loaded at the address of a
    frame. The site of the frame stays, and memlord_site_place tells the module that was there
@@ -1804,10 +1804,10 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
 
 /* Starts the pollers. A poller is a thread that samples a physical device each `interval_ms` (0:
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
-   overrides the interval. A poller also starts by itself when a device is used that has all three:
-   a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
-   read a capacity.
+   overrides the interval.
+   A poller also starts by itself when a device is used that has all three: a capacity source, a
+   callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller memlord_gc_poll
+   samples the devices whose latest sample is too old, and so do the functions that read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -1854,21 +1854,22 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
-   result is -1. */
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. *short_by is 0 if
+   the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
-   physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
-   memory, each tag and site comes with its device. The line also has the bytes of the tags and
-   sites that it does not list, how many requests failed on this device before, how many bytes the
-   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
-   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
-   this line itself when an allocation fails for good. When a reservation is refused, it logs the
-   line as a warning, at most once a second.
+   physical device.
+   The line has the limit, the capacity, the tickets, other processes, and the largest tags and
+   sites, with untagged bytes and arenas among them. If several devices share the memory, each tag
+   and site comes with its device. The line also has the bytes of the tags and sites that it does
+   not list, how many requests failed on this device before, how many bytes the neighbours on the
+   page hold there, and how many of them rest: see memlord_pressure_open and memlord_pressure_raise.
+   It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
+   an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
+   most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1900,13 +1901,13 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 /* Ends a ticket, and gives back the bytes that no alloc has taken. Any thread may call it. Call it
    for a request that failed, too.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread, for example from a thread that accepts requests to one that serves
    them. A thread may adopt a ticket that it has.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
@@ -1941,14 +1942,14 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
 
 /* Uses an account for this thread. What the thread allocates on the account's device from now on,
    also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
-   whichever thread. Do not charge the same bytes by memlord_account_charge. These allocs are
-   recorded even if they exceed the account's limit; `refused` then counts them. memlord_reserve and
-   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as a request
-   over the device's limit does. A ticket also holds bytes of the account, until an alloc uses these
-   up or the ticket is committed. A thread uses one account at a time, until the next call of this
-   function or the end of the thread. The account 0 means no account. A resized block is charged its
-   new bytes. A move to another device ends the charge; the block on the new device is charged as an
-   alloc there is. Arenas are not charged.
+   whichever thread. Do not charge the same bytes by memlord_account_charge.
+   These allocs are recorded even if they exceed the account's limit; `refused` then counts them.
+   memlord_reserve and memlord_alloc_retry obey the limit: a request for more than is left returns
+   E_LIMIT, as a request over the device's limit does. A ticket also holds bytes of the account,
+   until an alloc uses these up or the ticket is committed. A thread uses one account at a time,
+   until the next call of this function or the end of the thread. The account 0 means no account.
+   A resized block is charged its new bytes. A move to another device ends the charge; the block on
+   the new device is charged as an alloc there is. Arenas are not charged.
    Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread uses the same
            account as before.
    Cost:   an alloc that is charged takes some tens of ns more, and its block 250 bytes more. */
@@ -1966,8 +1967,8 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
 
 /* -- one alloc: site, tag, ticket, account and stream in one call -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
-   the thread has. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL the
+   alloc takes what its thread has set, except for the site. */
 typedef struct memlord_alloc_opts {
     const memlord_site *site; /* site of the alloc; NULL: none */
     const char *tag;          /* tag of the alloc, which is copied; "": no tag; NULL: the thread's
@@ -1982,9 +1983,10 @@ typedef struct memlord_alloc_opts {
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
    any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
-   account that is to be charged, too. A ticket that is closed, or of another physical device, is
-   taken as 0. So is an account that is closed, or of another device. The alloc is then recorded
-   with the thread's own tickets or account, `refused` counts it, and the result is MEMLORD_OK.
+   account that is to be charged, too.
+   A ticket that is closed, or of another physical device, is taken as 0. So is an account that is
+   closed, or of another device. The alloc is then recorded with the thread's own tickets or
+   account, `refused` counts it, and the result is MEMLORD_OK.
    Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
            dropped_sites counts that.
    Cost:   the general path, some tens of ns. */
@@ -2013,8 +2015,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
-                                 them */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; each free raises
+                                 their number */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -2081,7 +2083,7 @@ typedef struct memlord_gc_event {
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
     uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
-                                         ledger; this one and failed ones count */
+                                         ledger, with this one and the failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
@@ -2149,7 +2151,8 @@ typedef struct memlord_retry {
     uint32_t max_retries;         /* most attempts after the first */
     uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
                                      than initial_ms */
-    double multiplier;            /* each pause is so many times the one before; at least 1 */
+    double multiplier;            /* each pause is this many times as long as the one before; at
+                                     least 1 */
     void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
                                                   and wakes when enough is freed */
     void *user;
@@ -2166,8 +2169,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
-   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would exceed the limit, memlord_alloc_retry first retires and collects once
+   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not.
+   If the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit. A collection for MEMLORD_REASON_LIMIT
@@ -2249,10 +2252,11 @@ enum {
 };
 /* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
    (see "capacity" above), or by the bytes that this ledger holds there plus those of its tickets,
-   if that is more. With a page (memlord_pressure_open) it is the pressure of all processes on the
-   page: the bytes in use are at least the sum of what these processes hold, and an emergency of one
-   of them is an emergency of all. The limit is that of this process alone. Where the capacity is
-   not known, the limit takes its place. */
+   if that is more.
+   With a page (memlord_pressure_open) it is the pressure of all processes on the page: the bytes in
+   use are at least the sum of what these processes hold, and an emergency of one of them is an
+   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
+   limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2280,11 +2284,12 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    After an error the ledger works alone, as before.
    The call starts a thread, the listener. The listener sleeps until a neighbour raises pressure, at
    most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
-   processes that are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel
-   tells of stalls for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR
-   and `needed` 0. A forked child joins again by the name at its first call; if it cannot, it works
-   alone. If the file of a page is removed, the ledger joins again by its name, within the interval
-   of pollers, and logs a warning.
+   processes that are gone. Without threads memlord_gc_poll does the work of the listener. Where the
+   Linux kernel tells of stalls for memory (PSI), a stall runs the cpu's callbacks with
+   MEMLORD_REASON_NEIGHBOUR and `needed` 0.
+   A forked child joins again by the name at its first call; if it cannot, it works alone. If the
+   file of a page is removed, the ledger joins again by its name, within the interval of pollers,
+   and logs a warning.
    Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
    Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
            refused; E_LIMIT if 64 ledgers are on the page; E_IO if the file cannot be opened or
@@ -2302,13 +2307,13 @@ MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device. Each of them runs its collection callbacks
-   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until they say that they gave
-   back as many bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and
-   does not wait. A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long
-   each time, up to 60 s. While it rests it answers at once, and runs no callbacks for that device.
-   The rest ends early when the device's live bytes have changed by more than an eighth.
-   memlord_explain says how many neighbours rest. memlord_alloc_retry asks the neighbours by itself
-   before each pause.
+   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until the neighbours say that
+   they gave back as many bytes, or until all of them have answered, but at most for 2 s. With
+   `needed` 0 it asks, and does not wait.
+   A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
+   60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
+   early when the device's live bytes have changed by more than an eighth. memlord_explain says how
+   many neighbours rest. memlord_alloc_retry asks the neighbours by itself before each pause.
    Errors: E_OOM if the neighbours gave back less than `needed`, or there are none; E_STATE if no
            page is open, or the page is closed meanwhile; E_UNKNOWN if the device has no identity,
            or was never seen; E_DEVICE if `device` is not one device; E_UNSUPPORTED in a build with
@@ -2325,7 +2330,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
            MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
-   Cost:   tens of ns, and one or two a device and thread. */
+   Cost:   tens of ns, and one or two for each device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
@@ -2333,24 +2338,26 @@ MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
            memlord_scope_return). memlord_anomalies_each lists such a call. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
-   on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps one copy of each
-   text, until destroy. These texts and the names of checkpoints get half of MEMLORD_MAX_STRINGS.
+/* Sets the text that reports show with this invocation of the innermost scope: the shapes that the
+   invocation works on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps
+   one copy of each text, until destroy. These texts and the names of checkpoints get half of
+   MEMLORD_MAX_STRINGS.
    Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
 /* The token of a scope, by which other threads work in that scope. A thread adopts the token when
    it begins such work, and returns the token when it is done. In between the thread is in the
-   scope: its blocks remember the scope, and scopes that it begins are inside. The work of all
-   threads is one invocation. The invocation ends when the last thread has left the scope. Its delta
-   is the sum over all threads. Its time runs from the begin of the scope to the last end. Its peak
-   is the highest sum over all threads. The peak is never too high, too low by at most a
-   counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the exported
-   one do not include what other threads did. Any number of threads may have a copy of the token,
-   and adopt it until the exporting thread ends the scope. If a thread that has adopted the token
-   exports the scope, too, it gets the same token. A thread that has adopted the token stays in the
-   scope until it returns the token, even after the exporting thread has ended the scope. */
+   scope: its blocks remember the scope, and scopes that it begins are inside.
+   The work of all threads is one invocation. The invocation ends when the last thread has left the
+   scope. Its delta is the sum over all threads. Its time runs from the begin of the scope to the
+   last end. Its peak is the highest sum over all threads. The peak is never too high, too low by at
+   most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the
+   exported one do not include what other threads did.
+   Any number of threads may have a copy of the token, and adopt it until the exporting thread ends
+   the scope. If a thread that has adopted the token exports the scope, too, it gets the same token.
+   A thread that has adopted the token stays in the scope until it returns the token, even after the
+   exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* only the library uses them */
 } memlord_scope_token;
@@ -2416,12 +2423,12 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
        memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
    To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
-   two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
-   inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
-   end only what the same context began, on whichever thread the context runs. Scopes measure what
-   their context did. The timeline (TRACE) shows a scope on each thread that its context ran on, for
-   the time that it ran there. examples/embed/jobs.c is a job system that swaps contexts in this
-   way. */
+   two swaps of a fibre the memlord_context of the fibre holds the context that the thread was in
+   before, so a fibre may run inside another. memlord_tag_end, memlord_scope_end,
+   memlord_scope_return and the end of a guard end only what the same context began, on whichever
+   thread the context runs. Scopes measure what their context did. The timeline (TRACE) shows a
+   scope on each thread that its context ran on, for the time that it ran there.
+   examples/embed/jobs.c is a job system that swaps contexts in this way. */
 typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
@@ -2439,9 +2446,10 @@ typedef struct memlord_context {
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
-   open. If this thread is in the context, it returns to the context that it was in before. A thread
-   that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+/* Ends the scopes and tags that are open in a context, and zeroes the context. The tickets of the
+   context stay open. If this thread is in the context, the thread returns to the context that it
+   was in before. If a thread exits inside a context, the context stays as it is, and another thread
+   may swap it in or drop it.
    Errors: as memlord_context_swap; E_STATE also if the fibre of the context has swapped in another
            context, and is suspended there. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
@@ -2450,26 +2458,27 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 /* -- snapshots: how memory moved -- */
 
 /* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
-   and sites of each device, and the ten largest blocks of all. The ledger keeps up to 255
-   snapshots, spread over the whole run. For a further snapshot it drops the one whose neighbours
-   are closest in time, and counts that drop. It keeps the first and the last snapshot, and those in
-   which a device, or all devices together, held most. It drops a checkpoint only when it can drop
-   nothing else.
+   and sites of each device, and the ten largest blocks of all.
+   The ledger keeps up to 255 snapshots, spread over the whole run. For a further snapshot it drops
+   the one whose neighbours are closest in time, and counts that drop. It keeps the first and the
+   last snapshot, and those in which a device, or all devices together, held most. It drops a
+   checkpoint only when it can drop nothing else.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for the snapshot.
            After E_NOMEM reports count one more dropped snapshot.
-   Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
-           block. */
+   Cost:   a tenth of a us for each pair of a thread and a device, tag or site, and a walk of the
+           map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until the stop a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
-   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
-   that are due, if much has changed. With this flag only checkpoints have blocks, and the interval
-   grows with the ledger's life, so that all snapshots fit. The time is that of the ledger's clock.
-   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
-   or the interval changes, the thread notices within a second.
+   with a snapshot of its own, which is not kept.
+   Without threads memlord_gc_poll takes the snapshots that are due. With
+   MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots that are due, if much has
+   changed. With this flag only checkpoints have blocks, and the interval grows with the ledger's
+   life, so that all snapshots fit. The time is that of the ledger's clock. While a clock that the
+   host has set stands still, no snapshot is taken. If the clock runs ahead, or the interval
+   changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -2527,7 +2536,7 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 
    one ring, and a later start goes on in it.
    Errors: E_INVALID if capacity is over 2^26; E_STATE if the ledger has a ring of another capacity;
            E_NOMEM.
-   Cost:   one branch a call when off. */
+   Cost:   one branch a call while events are off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
 /* Stops the writing of events. The ring can still be read.
@@ -2641,9 +2650,9 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    label pid. The files of one directory need labels that differ, because node_exporter refuses a
    series that another file has, too.
    The file stays, and node_exporter goes on to show it. Remove the file once it is scraped, and let
-   queries take fresh samples only: memlord_written_timestamp_seconds is the time of its samples.
-   The end of the process saves nothing, so call memlord_export_stop first. A forked child does not
-   export. It may start its own export, with a path and labels of its own.
+   queries take fresh samples only: memlord_written_timestamp_seconds is the time of the samples in
+   the file. The end of the process saves nothing, so call memlord_export_stop first. A forked child
+   does not export. It may start its own export, with a path and labels of its own.
    Errors: E_INVALID for a bad path, for "-", or for an interval of 1 to 9; E_IO if the file cannot
            be written now; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
@@ -2669,16 +2678,17 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program also begins or ends in the library's ledger, on the same thread. So the tags and
-   scopes apply to every malloc. The two ledgers stay apart. When a thread leaves a context, the
-   open tags and scopes of the context end in the library's ledger. When a thread enters a context,
-   they begin there. So the library's ledger counts one invocation of a scope each time that the
-   context of the scope runs. An end applies to the innermost tag or scope of the library's ledger,
-   whichever ledger of the program began that. So if a program swaps the contexts of its fibres in
-   two ledgers, it should open tags and scopes in only one of the two. Default tags and adopted
-   scopes stay in the program's ledger. A tag or a scope that is open when its ledger is destroyed
-   stays open in the library's. The first ledger of the process looks for the interposer, on Linux.
-   Without LD_PRELOAD in the environment, and in static programs, it
-   finds none. An interposer of another size or version, or with a NULL function, is ignored. */
+   scopes apply to every malloc. The two ledgers stay apart.
+   When a thread leaves a context, the open tags and scopes of the context end in the library's
+   ledger. When a thread enters a context, they begin there. So the library's ledger counts one
+   invocation of a scope each time that the context of the scope runs. An end applies to the
+   innermost tag or scope of the library's ledger, whichever ledger of the program began that. So if
+   a program swaps the contexts of its fibres in two ledgers, it should open tags and scopes in only
+   one of the two. Default tags and adopted scopes stay in the program's ledger. A tag or a scope
+   that is open when its ledger is destroyed stays open in the library's.
+   The first ledger of the process looks for the interposer, on Linux. Without LD_PRELOAD in the
+   environment, and in static programs, it finds none. An interposer of another size or version, or
+   with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
     uint32_t version; /* always 1 */
@@ -2719,9 +2729,9 @@ enum {
    uninstall.
    MemLord's functions call those of their own host as long as MemLord is loaded. So each set of
    five functions takes one of four slots for good. After an uninstall the same set takes the same
-   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own. Two
-   hooked tables with the same functions take two slots. To share a ledger and a slot, copy a table
-   that is hooked. Another install of a hooked table changes the ledger and the `which` of the
+   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own.
+   Two hooked tables with the same functions take two slots. To share a ledger and a slot, copy a
+   table that is hooked. Another install of a hooked table changes the ledger and the `which` of the
    table. After the ledger has ended, MemLord's functions record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
@@ -2763,8 +2773,9 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
 
 /* -- guards: the functions behind MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms -- */
 
-/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The record's
-   address is the identity of the scope. Its strings are copied when the ledger first sees it. */
+/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The address of
+   the record is the identity of the scope. When the ledger first sees a record, it copies the
+   strings. */
 typedef struct memlord_scope_site {
     const char *name;
     memlord_site site;
@@ -2897,11 +2908,11 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* Gives the place that called the function you are in: memlord_site_at of its return address. This
-   site has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE().
-   The argument is a ledger; without an argument the ledger is memlord_global(). A function that the
-   compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
-   only. */
+/* Gives the site of the caller, for a function that wraps an allocator: memlord_site_at of the
+   return address of the function that the macro stands in. This site has no line. To have the file
+   and line, make the wrapper a macro that passes MEMLORD_SITE(). The argument is a ledger; without
+   an argument the ledger is memlord_global(). A function that the compiler inlines has no call of
+   its own, so mark it noinline. The macro is for gcc and clang only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
 #define MLI_CALLER() NULL
@@ -3356,9 +3367,9 @@ namespace mlord {
 MLI_WAY {
 
 /* Passes every request on to another memory resource, and records the memory that it gets, on a
-   device. A block's site is the code that called allocate. Without optimisation this code is an
-   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
-   outlive the resource. */
+   device. A block's site is the code that called allocate. If the program is compiled without
+   optimisation, that code is a function of the C++ library. Frees have no site. Requires: the
+   ledger and `upstream` outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -3672,9 +3683,9 @@ typedef struct mli_image {
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
     const void *start;  /* the lowest address of the module in memory */
     uint64_t bias;      /* what the loader added to the addresses in the file */
-    /* The segment that has the address. `start` is its first address and `end` the address behind
-       it, both as in the file. `offset` is its place in the file. `end` is 0 if the segment is not
-       known. */
+    /* The segment that has the address. `start` is the first address of the segment, and `end` the
+       address behind the segment, both as in the file. `offset` is the place of the segment in the
+       file. `end` is 0 if the segment is not known. */
     struct {
         uint64_t start, end, offset;
     } segment;
@@ -3824,8 +3835,8 @@ MLI_PRIVATE uint64_t mli_pid(void);
    the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
-   Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
-   trusted. */
+   Returns 0 if it is unset or empty, or if the process is set-uid, because the environment of such
+   a process is not trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
 /* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */
@@ -4391,7 +4402,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 
 /* -------------------------------------------------------------------------- src/os/machine.c -- */
 
-/* Copies the last part of a path of n bytes, which need not end with a 0. Cuts it to fit. */
+/* Copies the last part of a path, cut to fit. The path has n bytes, and need not end with a 0. */
 static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t n) {
     const char other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     size_t from = n, most = sizeof out->program - 1;
@@ -4553,9 +4564,10 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
-   above. *total is the lowest limit. *left is the least that any of these limits leaves. `root` is
-   the length of the prefix cpu->root in cpu->path. Returns 0, or -1 if the memory is not known. */
+/* Computes how much memory the process may have, from the memory of the machine and the limits of
+   the process's cgroup and of all cgroups above it. *total is the lowest of these limits. *left is
+   the least that any of them leaves. `root` is the length of the prefix cpu->root in cpu->path.
+   Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -4810,9 +4822,9 @@ typedef struct mli_symbol_query {
    it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
    malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
-   between its segments it is the lowest address of the segment. `bias`, the load address, is the
-   same for all segments. It is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
+   between its segments, `start` is the lowest address of the segment that has the address. `bias`,
+   the load address, is the same for all segments. `bias` is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -5147,7 +5159,7 @@ static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symb
     }
 }
 /* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
-   0 or, if such an address is near, 1. */
+   0, except that it may return 1 if such an address is near. */
 static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
                                   uintptr_t end) {
     uintptr_t part, most;
@@ -5653,8 +5665,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
    While a thread holds one of these locks, it runs no function of the host but the clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
-                           totals */
+    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards the
+                           totals of the invocation */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
                            row's published bytes */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
@@ -5941,8 +5953,8 @@ typedef struct mli_shard {
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
-                               restores */
+    uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
+                               this state */
 } mli_shard;
 
 /* A thread that the ledger starts. */
@@ -6029,8 +6041,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
-                          (services/bands.h) allow for */
+    mli_u32 allowance; /* a number of threads; the margins of bands (services/bands.h) allow for the
+                          unpublished bytes of so many threads */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -6059,7 +6071,7 @@ struct mli_stacks_state {
 };
 struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
+    uint32_t birth_count; /* number of combinations in `births`; guarded by the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than the number of scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
@@ -6125,7 +6137,8 @@ struct memlord {
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* links of the list of live ledgers, under the registry lock */
+    struct memlord *next, **back; /* links of the list of live ledgers; guarded by the registry
+                                     lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -6170,8 +6183,7 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the ns from the making of the ledger until now or, if the program has ended, until
-   then. */
+/* Returns the age of the ledger in ns or, if the program has ended, its age at that end. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -6201,7 +6213,8 @@ enum { /* values of mli_process.started */
     MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
 };
 
-/* The only state of the process. Its valid initial state is all zeros. */
+/* The only state outside the ledgers that all threads share. It begins as all zeros, which is
+   valid. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
     mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
@@ -6209,7 +6222,7 @@ typedef struct mli_process_state {
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
-    struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
+    struct mli_dict *growing; /* the table that stb_ds changes now; guarded by the cold lock */
     mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
                                  yet */
     mli_u64 generation;       /* the generation of the ledger that was made last */
@@ -6218,7 +6231,7 @@ typedef struct mli_process_state {
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* the ledger that the exit handler saves now; memlord_destroy waits
-                                until it is saved; NULL: none; under the registry lock */
+                                until it is saved; NULL: none; guarded by the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
@@ -6243,7 +6256,7 @@ typedef struct mli_debug_note {
     uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of one ledger's logger that the thread is in. */
+/* In which calls of a logger the thread is. All are calls of the logger of one ledger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
@@ -6275,7 +6288,8 @@ typedef struct mli_self_state {
     uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
                                 when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
+    uint32_t in_host_alloc;  /* how many calls of a ledger's allocator the thread is in, one inside
+                                another */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
@@ -6440,7 +6454,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns the text with a number, counted from 0, in a sequence of texts that each end with a 0. */
+/* Returns one text of a sequence, by its number. The first text has the number 0. Each text ends
+   with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
@@ -6469,7 +6484,7 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
    algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
-/* Writes the time of day of a moment in seconds since 1970, as 08:05:00. */
+/* Writes the time of day, as 08:05:00. The moment is given in seconds since 1970. */
 MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
@@ -6525,7 +6540,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 MLI_PRIVATE int mli_ascii_lower(int c);
 
 /* Reads a number up to a comma or the end. With `places` 1 the number may have a fraction. Returns
-   the rest of the text, or NULL if there is no number, or one above UINT32_MAX. */
+   the rest of the text, or NULL if there is no number, or if the number is above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
@@ -6773,8 +6788,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest,
-   because the end of a path tells most. */
+/* If a path has more than o->name_max bytes, writes "..." for its beginning. Returns the part of
+   the path that is to be written: its end, which tells most. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -7289,10 +7304,10 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
    functions that may call a malloc which the host has hooked. In between the thread is busy:
    mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
-   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
-   record of their own. A thread drops this lock while it is busy, because the allocator may wait
-   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
-   rely on state in the orphan record across an allocation. */
+   A thread without a record of its own uses the orphan record, and holds the orphan lock meanwhile.
+   It drops this lock while it is busy. Otherwise two threads could wait for each other: the
+   allocator for a lock of the host, and the thread that holds the host's lock for the orphan lock.
+   So no call may rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -8336,8 +8351,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
 }
 
 /* Marks the records with a thread number as owned by nobody, in all ledgers. The owner of these
-   records has ended, or was the calling thread before its thread-local storage was freed. The next
-   sweep frees these records. */
+   records is a thread that has ended, or the calling thread, whose thread-local storage was freed
+   since. The next sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -8459,8 +8474,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because from the state BUSY on other
-                                               threads may wait for this helper */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because other threads may wait for this
+                                               helper once its state is BUSY */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* the addition is seq_cst, and so is the exchange that sets the wish to `none`, so that one of
@@ -8651,8 +8666,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
-                            after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key: the home and the 15 buckets after it.
+                            They are the window of the key */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -8830,7 +8845,8 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
+/* Finds the home of a key, and returns the header of the home. Prefetches the second cache line of
+   the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -8838,7 +8854,7 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     return &home->bucket->header;
 }
 /* Enters a shard that this thread owns, finds the home of a key, and loads its header. If the
-   thread does not own the shard, leaves it and returns 0. */
+   thread does not own the shard, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -9267,7 +9283,7 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
 /* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
-   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   scope, from its beginning to its end. A span belongs to one scope that a thread is in. For each
    device it records the level of the thread's cell (bytes allocated less freed) when the scope
    began, and the highest level since. services/scopes begins and ends spans, and services/joint
    shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
@@ -9510,8 +9526,8 @@ typedef struct mli_row {
     mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
                               the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
-                              the device's row */
+    mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
+                              device's row */
     mli_cell *first;       /* the cell that published first, if a second cell has published since
                               and the first has not; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
@@ -9532,10 +9548,10 @@ typedef struct mli_row_totals {
 /* The last request on a device that found no memory. */
 typedef struct mli_oom {
     uint64_t bytes; /* the size of the request */
-    uint64_t live;  /* the live bytes of the device when it failed */
-    uint64_t used;  /* the bytes in use at the phys when it failed; UINT64_MAX if unknown */
+    uint64_t live;  /* the live bytes of the device when the request failed */
+    uint64_t used;  /* the bytes in use at the phys at that time; UINT64_MAX if unknown */
     const memlord_site *site;
-    uint64_t time;  /* when it failed; 0 means that there was no such request */
+    uint64_t time;  /* when the request failed; 0 means that there was no such request */
 } mli_oom;
 
 /* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
@@ -9620,14 +9636,14 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns how far the highest level of a cell since its last publication is above its base. If
+/* Returns how far a cell's highest level since its last publication is above the cell's base. If
    another cell of the row has published since, uses the present level instead. Requires: the caller
    holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
-   another cell has published since this one did, does nothing: the published bytes may have been
-   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
+   base. If another cell has published since this one did, does nothing: the published bytes may
+   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
@@ -9644,16 +9660,16 @@ typedef struct mli_row_delta {
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
-   a shard, so that a fork finds the change of the map and this count both or neither. */
+   a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
+   finds both a block and its counts, or neither. Only mli_count_site_free counts outside, because
    its row may need memory. A fork may then come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. Sums that are read while calls
-   are in progress may have some counts of a call and lack others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
+   may exceed a, because sums may then lack some of the counts of a call. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
@@ -10122,7 +10138,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: some cell's `high` does not count: another cell has published */
+    int blind = 0; /* 1: some cell's `high` does not count, because another cell has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -10261,9 +10277,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
-   calls of all threads wait meanwhile. Returns the number of the row after them. There are fewer
-   devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch before
-   other calls go on. So a free comes before the reset and the new epoch, or after both. */
+   calls of all threads wait meanwhile. Returns the number of the row after these rows. There are
+   fewer devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch
+   before other calls go on. So a free comes before the reset and the new epoch, or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
@@ -10376,8 +10392,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
-                                  itself */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the site
+                                  with this address, or a dev */
 #define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
                                   stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
@@ -10415,10 +10431,10 @@ struct mli_names_state {
     mli_ptr labels;              /* const char *: a kept string */
 };
 
-/* The index: hash tables from addresses to rows and records. Threads read them without a lock.
-   Entries are added under the cold lock, and never removed or moved. The newest table takes entries
-   until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX, becomes
-   the newest. So growth copies nothing, and no call waits long for it. */
+/* The index: hash tables from addresses to rows and records. Threads read the tables without a
+   lock. Entries are added under the cold lock, and never removed or moved. The newest table takes
+   entries until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX,
+   becomes the newest. So growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
@@ -10463,8 +10479,8 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 #define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
 
-/* Returns how many bytes of a block an allocation of `size` bytes for stb_ds takes, with its
-   head. */
+/* Returns the bytes of a block that are used for an allocation of `size` bytes, the head
+   included. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
@@ -10839,8 +10855,8 @@ MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Returns those bits of the mask `types` that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
-/* Gets the dev of a device, and makes it on first use. Returns MEMLORD_E_STATE if the device is new
-   and the ledger's own allocator makes the call. */
+/* Gets the dev of a device, and adds the device on first use. Returns MEMLORD_E_STATE if the device
+   is new and the ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
 /* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
@@ -11109,9 +11125,9 @@ MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Removes the first record from a list of closed records, opens it, and returns the id of its
-   ticket or account. Requires: the caller holds the lock of the list and has filled in the
-   record. */
+/* Removes the first record from a list of closed records, opens the record, and returns the id of
+   the record's ticket or account. Requires: the caller holds the lock of the list and has filled in
+   the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
@@ -11136,11 +11152,11 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
 /* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
-   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
-   returns 1. */
+   leaves no room for `bytes` more, adds nothing and returns 0. If the account is closed, adds
+   nothing and returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
-   limit is. */
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit of
+   the account does not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
@@ -11532,9 +11548,9 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
    lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
-   for each device on which it is used. A struct of the host (memlord_site) that is new is compared
-   by its content and its module, because the ledger may know the site by another struct. The site
-   of a return address is known by its place, which is looked up when the address is first seen. The
+   for each device on which it is used. The ledger looks up a new struct of the host (memlord_site)
+   by its content and its module, because it may know the same site by another struct. The site of a
+   return address is known by its place, which is looked up when the address is first seen. The
    index has a return address only if its module is never unloaded. For any other return address
    each call asks which module is there now, because dlclose tells nobody. */
 
@@ -11547,8 +11563,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
-                                     on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
+                                     begin */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
@@ -12268,7 +12284,7 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+/* Notes the site of a call at the start of the call. The fast path (calls/fast) notes no site. If
    the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
    whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
@@ -13591,8 +13607,8 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns NULL if no stacks were taken yet. The acquire load pairs with the release store in
-   mli_stacks_begin. */
+/* Returns these functions, or NULL if no stacks were taken yet. The acquire load pairs with the
+   release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
@@ -13760,8 +13776,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is its
-   row, or 0). */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
+   of the site, or 0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -14023,8 +14039,8 @@ static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *w
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? n : 0;
 }
-/* Returns the node at which a stack begins: node 0 or, if the stack is cut, the frame that says so,
-   which is made on first use. Returns 0, too, if there is no room for that frame. */
+/* Returns the node at which a stack begins: node 0 or, if the stack is cut, a node that tells why.
+   Makes that node on first use. If there is no room for it, returns 0. */
 static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     const memlord_site *why = cut ? &mli_cut_sites[cut - 1] : NULL;
     const mli_site_record *site = why ? mli_site_record_of(lord, why) : NULL;
@@ -14300,10 +14316,11 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
 /* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
-   ledger's clock. An event names its site, tag or stack by the number of a row, the counters of one
-   of these on a device. May use books/threads, books/sites, books/stacks and books/counters.
-   Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
-   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
+   ledger's clock. An event names its site, tag or stack by the number of a row. A row has the
+   counters of a site, a tag or a stack on a device. May use books/threads, books/sites,
+   books/stacks and books/counters. Invariant: a ledger has one ring, from the first
+   memlord_events_start until the ledger ends. Lock: the registry lock, to install the ring. Events
+   are written and read without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
    it alone. So threads write to the same words only while they get sub-buffers. A reader copies an
@@ -14338,7 +14355,7 @@ typedef struct mli_subbuf {
 } mli_subbuf;
 typedef struct mli_ring {
     /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
-       pointer, so that a program that records no events need not link it. */
+       pointer, so that a program that records no events need not link the function. */
     void (*write)(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
                   uint64_t bytes, uint64_t rows);
     size_t size, stride, capacity;
@@ -14484,8 +14501,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
-/* Gives a thread, whose next event is on `dev`, the next sub-buffer without a writer. If every
-   sub-buffer has a writer, returns NULL and counts the event as lost. */
+/* Gives a thread the next sub-buffer without a writer. If every sub-buffer has a writer, returns
+   NULL, and counts the event that the thread was to write, on `dev`, as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -14647,7 +14664,8 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* Replaces the stack's row in an event by the site's row, and notes the stack in e->stack. */
+/* If an event has the row of a stack, stores this row in e->stack, and puts the row of the stack's
+   site in its place. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)
@@ -14741,8 +14759,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* if it is set now, another thread has installed a
-                                                    ring meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
+                                                    meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }
@@ -14784,13 +14802,13 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
    `drop`; after that the ledger no longer uses the fence. A dev is the number of a device, and a
    shard a part of the map of blocks. May use base/memory, books/devices and books/threads.
    Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
-   and it holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and
-   enters no shard while it holds the lock. */
+   and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
+   shard, and enters no shard while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
+    mli_u32 calls;    /* counts the calls that found queues of the type; it may miss some of them */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
@@ -14899,8 +14917,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, and drops it. Under MEMLORD_FLAG_DEFER the end of a call
-   drops it instead, unless `lord` is NULL. Does nothing if `fence` is NULL. */
+/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, the
+   end of a call drops the fence instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
@@ -15148,8 +15166,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs a fence's
-                                                                    function drops the fences */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs the
+                                                                    fence's function, drops the
+                                                                    fences */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -15466,8 +15485,8 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
-   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call that names a block: notes `site`, checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
@@ -15650,9 +15669,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
-   larger. If *spare is no larger, returns MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps
-   another. */
+/* Inserts a part in order of offset. If the array is full, copies it to *spare, which then becomes
+   the array. If *spare is not larger than the array, returns MLI_AGAIN. Returns MEMLORD_E_STATE if
+   the part overlaps another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -15876,17 +15895,17 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
-/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
-   which the ledger had no memory to record. The map has an entry for each block: its key (the
-   storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
-   stream). A block with further facts has a side record, to which its word2 then points. A probe
-   finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
-   number of a device, and a delta a change of counters. May use books/. Invariant: a call makes the
-   counters of a block before it enters a shard, a part of the map, because a thread inside a shard
-   may not allocate. The counters are the rows of the block's device, site and tag, and the thread's
-   cell of each row. Inside the shard the call changes the map and counts the change, so that no
-   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
-   cold lock, for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
+   A dropped alloc is one that the ledger had no room to record. The map has an entry for each
+   block: its key (the storage), word1 (the bytes, the device, the references) and word2 (its site,
+   tag, mark, scope and stream). A block with further facts has a side record, to which its word2
+   then points. A probe finds an entry in the map. A pending block was freed, and waits for its
+   fences. A dev is the number of a device, and a delta a change of counters. May use books/.
+   Invariant: a call makes the counters of a block before it enters a shard, a part of the map,
+   because a thread inside a shard may not allocate. The counters are the rows of the block's
+   device, site and tag, and the thread's cell of each row. Inside the shard the call changes the
+   map and counts the change, so that no fork finds a block half counted. Locks: those of the map;
+   the fences lock, inside a shard; the cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15984,8 +16003,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
-                          done */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or it still waits for its
+                          fences */
     MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
                           ends */
     MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
@@ -16004,8 +16023,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   int *did);
 
 /* Opens a block with one reference, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges none. `how` and *did are those of
-   mli_entry_put. */
+   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
+   of mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -16810,12 +16829,12 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
    share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
    allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
    are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
-   of a device. A row has the counters of a device. Each thread counts in a cell of its own, and
-   publishes the cell to the row up to a batch of bytes late. services/room takes the samples of a
-   phys, and opens reservations, because services/room can explain why a reservation is refused. May
-   use books/devices, books/counters and books/accounts. Invariant: a device changes from one phys
-   to another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes
-   two of them only under the cold lock. */
+   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
+   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
+   services/room takes the samples of a phys, and opens reservations, because services/room can
+   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
+   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
+   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
 
 /* Returns the phys of a device. The acquire load pairs with the release store in
    mli_phys_assign. */
@@ -16900,7 +16919,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
+/* Returns 1 if a ticket is open and is for the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
@@ -17022,8 +17041,8 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample, plus what the ledger's devices have grown since. So a
-   thread that asks before each alloc gets no more than was free at the sample. */
+   The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
+   since. So a thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -17144,9 +17163,9 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
    with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
-   admitted never exceed the limit. The bytes of an alloc come off its tickets after the alloc was
-   recorded. Until then they are in flight and count twice. A request that is refused only because
-   of bytes in flight tries again. */
+   admitted never exceed the limit. The bytes of an alloc are subtracted from its tickets after the
+   alloc was recorded. Until then they are in flight and count twice. A request that is refused only
+   because of bytes in flight tries again. */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -17251,8 +17270,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
-   another phys. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
+   phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -17293,9 +17312,10 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Subtracts the bytes that mli_cover_plan has chosen from the tickets, and from what the tickets
-   hold of their accounts. The request's own account does not change, because it holds all bytes of
-   the request already. Requires: the caller has held the phys lock since mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets, and from what
+   the tickets hold of their accounts. The request's own account does not change, because it holds
+   all bytes of the request already. Requires: the caller has held the phys lock since
+   mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -17988,8 +18008,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
-                                               the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
+                                               destination keeps the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -18169,9 +18189,9 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
 /* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
-   Most calls only count themselves. A call looks for a queue when the count has reached p->due.
-   Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the fences lock, does nothing, so that no call waits while another call asks fences. */
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due. One
+   call in MLI_REST_LOOK also looks if the time p->late has come. If another thread has the fences
+   lock, does nothing, so that no call waits while another call asks fences. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -18286,7 +18306,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 /* A call on the general path. */
 typedef struct mli_call {
     mli_thread *t;        /* the thread record that the call counts on */
-    uint32_t dev;         /* the number of the device whose block the call records */
+    uint32_t dev;         /* the number of the block's device */
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
@@ -18714,11 +18734,12 @@ enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
     MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
                          given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
+                             token */
 };
 
-/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
-   still counted. */
+/* Stores the sampled stack of a block in the block's token. The block is detached: it is off the
+   map, but still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -19904,8 +19925,8 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
-   shard; if the shard is shared, the thread has locked the home bucket. */
+   enough. They probe the buckets after the home bucket, and leave the shard. Require: the thread is
+   inside the shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
@@ -19989,16 +20010,16 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
 /* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
    context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
    and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
-   invocation counted. Then the function also adds to `sums`, unless it is NULL, by how many bytes
-   the invocation changed each device. */
+   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
+   invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
-   is the first member that is counted for its invocation. */
+/* In a forked child: counts the context of a span as a member of the span's invocation, because the
+   context goes on there. Returns 1 if it is the first member that is counted. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
-/* Closes in a forked child the invocations that have no member there. */
+/* In a forked child: closes the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
 #endif
 
@@ -20178,12 +20199,12 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
    of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
-   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
-   the bytes that the thread allocated less those it freed, and its high is the highest level since
-   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
-   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
-   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
-   cold, to make a scope or a thread scope. */
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. The level of a
+   cell is the bytes that the thread allocated less those it freed. The high of a cell is the
+   highest level since the thread last published the cell (added it to the device's counters). Each
+   memlord_reset begins an epoch. May use books/. Invariants: a scope or a thread scope is never
+   removed; the totals of a scope come from the thread's own counters, so a call that counts does
+   nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
 /* Only the thread itself writes its thread scopes and the spans of the context that it is in;
    readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
@@ -20244,8 +20265,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
    characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
-   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
+   which the scope changed each device. A thread scope of an earlier epoch adds only to
    `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
@@ -20319,8 +20340,8 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span. Adds to the thread scope `s`, unless it is NULL, by how many bytes
-   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
+/* Computes the totals of a span. If `s` is not NULL, adds the bytes by which the span changed each
+   device to this thread scope. Raises the peaks of the next outer span to those of this span. `t`
    is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
    levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
@@ -20625,9 +20646,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
 }
 
 /* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
-   end of the guard later ends all scopes above that number. The thread's cache has the scope under
-   an address: that of the host's static record `planted` or, if `planted` is NULL, that of `name`.
-   The text at `name` may change, so it is compared with the name of the scope that is found. */
+   end of the guard later ends all scopes above that number. The thread has a cache of the scopes
+   that it found last. In the cache a scope has the address of the host's static record `planted`
+   or, if `planted` is NULL, that of `name`. The text at `name` may change, so it is compared with
+   the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -21685,7 +21707,7 @@ MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If it differs from the strategy before, the bands of the device no longer wait
+   if there is one. If it is not the strategy of before, the bands of the device no longer wait
    to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
@@ -21815,7 +21837,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
+/* Returns the address of the pointer to the strategy that was set with exactly this selector. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21899,8 +21921,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
-   is NULL. Returns the old strategy, or NULL if there was none. */
+/* Replaces the strategy that was set with exactly this selector by `fresh`, or removes it if
+   `fresh` is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -21984,7 +22006,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the least live bytes of a physical device that are at least `edge` percent of its
+/* Returns the smallest number of live bytes that is at least `edge` percent of a physical device's
    limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
@@ -22413,8 +22435,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts again how many of the flags near_threshold and check_requested are
-   set, because at the fork a thread may have changed a flag but not yet the count. */
+   these threads. Also counts again how many flags near_threshold and check_requested are set. (At
+   the fork a thread may have changed a flag but not yet the count.) */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -22557,7 +22579,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits for answers */
 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
@@ -22955,8 +22977,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* the kernel's layout, which is not that of a timespec with 64-bit times on a 32-bit
-                system */
+    struct { /* the layout that the kernel expects; on a 32-bit system with 64-bit times a timespec
+                has another layout */
         long sec, nsec;
     } time;
     int saved = errno, refused;
@@ -23112,9 +23134,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
-   are the live bytes before or after the source ran, whichever are fewer, because it is not known
-   which of the two the source saw. A pool counts with the bytes that it has reserved now, because
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. It is not known
+   whether the source saw the live bytes from before it ran or those from after it ran. So the bytes
+   held are the fewer of the two. A pool counts with the bytes that it has reserved now, because
    the source itself may call memlord_pool_set. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -23143,9 +23165,9 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
-   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp
-   counts as ended. */
+/* Makes this thread the sampler of a physical device, stores in *source the source that it has to
+   call, and returns 1. Returns 0 if the device has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
@@ -23715,8 +23737,8 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
-   and does not divide. Where registers are wider than a double (x87), a quotient has other digits,
-   so a share that is equal to the threshold would seem to be below it. */
+   and does not divide. Where registers are wider than a double (x87), a quotient has other digits.
+   A share that is equal to the threshold would then seem to be below it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23819,9 +23841,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
-       all have answered and released too little, or if the page is closed. A process that ended has
-       released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough. If not, returns 0 while some have not
+       answered yet, and -1 once all have answered. Returns -1 also if the page is closed. A process
+       that ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -25332,7 +25354,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
+/* In a forked child: counts as running the scopes that are open in the contexts of fibres. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25628,17 +25650,17 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Releases in a forked child the record of a thread that does not exist there, and forgets its
-   scopes: see mli_spans_forget. */
+/* In a forked child: releases the record of a thread that does not exist there, and forgets the
+   thread's scopes. See mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook. Such a thread made its first
-   call so late at its end that the hook no longer ran. A call runs the sweep at its end on two
-   conditions: it took the last free record, and there are at least twice as many records as threads
-   that the last sweep found living. So there are at most twice as many records as living threads,
-   or 16. The cost is bounded, too, because a sweep checks each record once, and at least half of
-   the records were made or claimed since the last sweep. */
+/* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
+   its first call so late that the hook no longer ran. A call runs the sweep at its end on two
+   conditions: the call took the last free record, and there are at least twice as many records as
+   threads that the last sweep found living. So there are at most twice as many records as living
+   threads, or 16. The cost is bounded, too, because a sweep checks each record once, and at least
+   half of the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -25666,8 +25688,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
-       map stopped and had changed nothing. So the record counts as outside. */
+    /* At the fork the map of blocks was stopped. A thread that was inside a shard (a part of the
+       map) had found it stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25696,9 +25718,9 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
-   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
-   due. A band check compares a device with the thresholds of its bands, and runs the host's
+/* Does the work that is due at the end of a call and at a safe point. A safe point is a moment at
+   which code of the host may run. The alert mask of the ledger has a bit for each kind of work that
+   is due. A band check compares a device with the thresholds of its bands, and runs the host's
    callbacks if a threshold is reached. A fence is something of the host that a freed block waits
    for. A poller is a thread that samples a physical device. Owns the list of the threads that wait
    for frees. May use books/, calls/deferred and services/. It reaches services/pollers by a pointer
@@ -25723,9 +25745,10 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
-   fences are done, runs band checks, samples physical devices that have no poller, saves a due
-   snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point. It saves a snapshot and an export that are due, and writes a
+   report that was requested. For the devices of a selector it ends the freed blocks whose fences
+   are done, samples physical devices that have no poller, and runs band checks. It runs host
+   code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25857,7 +25880,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets in a forked child the threads that waited, because they do not exist there. */
+/* In a forked child: forgets the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -25962,8 +25985,9 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
+/* Starts the poller of a device. If `dev` is 0, starts the pollers that calls have requested or
+   could not start. Under MEMLORD_FLAG_DEFER calls request none, so the function then looks at all
+   devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -26041,7 +26065,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    /* Let the pollers whose threads could not be started try again. */
+    /* Each poller whose thread could not be started gets another try. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -30705,7 +30729,7 @@ static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-bYo90vCILdgjD3E3g3+pHfgxVkJg9XS/Oyvmdm/aYSM='; script-src 'sh"
-    "a256-MYwPzWgDwhZ/wNnH35K9Az1gGT1WDK9w3HjkaUFmJCQ=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-E+ONlmaKRtrPkV8Yw4xv+ZtfuHA9/Psg/iZTjTas4mo=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -30739,7 +30763,7 @@ static const char mli_html_tail[][506] = {
     "ontent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textConten"
     "t=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
-#define MLI_HTML_PACKED 39429 /* the bytes that mli_html_packed holds */
+#define MLI_HTML_PACKED 39443 /* the bytes that mli_html_packed holds */
 static const uint64_t mli_html_packed[] = {
     0x78dab4bd7b7fdb36, 0xd236fcfcdd4f21ab, 0x5d2f19418a64c76e, 0x4299d69ba6e9f694,
     0x439bb4e9aeaa3ba1, 0x25ca664c935a92f2, 0xa1b2befb3bd70c00, 0x82b29cf6eef37b36,
@@ -30905,10 +30929,10 @@ static const uint64_t mli_html_packed[] = {
     0xbda8ddc2a37e518f, 0x266b82373de1dc71, 0x568308f8bc9daa97, 0xe665757b3bd5c3f5,
     0x7777a7bd655642e4, 0xf6e4737df325e002, 0x09f5d18d177506dc, 0x60eaf5091486d2ff,
     0x2523cb7759f5582a, 0xd1b4f96a6e30c8cb, 0xdc218f5ff1a22b8c, 0x4dcdc25f4b9a3020,
-    0x774680ae2ef53c50, 0x577ff19af8aa07f1, 0x9130cd20cdeeeea9, 0xf79191914aa4595f,
-    0x51858fcedcfbea8a, 0x01f0b29ea69466e7, 0x92278731288dabd6, 0xabb03f7c7544dd1e,
+    0x774680aeaef43c50, 0x577ff19af8aa07f1, 0x9130cd20cdeeeea9, 0xf79191914aa4595f,
+    0x51858fcedcfbea92, 0x01f0aa9ea69466e7, 0x8a278731288dabd6, 0xabb03f7c7544dd1e,
     0xbeea740cbc7c0ced, 0x97467346da198d8c, 0x6ec7afa8ef41345c, 0xd245f891eac0e2db,
-    0xea8fa2e0a3ba1aa3, 0x74d20dbf8abd4abd, 0xf2d700a1696fb12c, 0xcff4a4266652afcc,
+    0xea8fa2e0a3ba1ca3, 0x74d20dbf8abd4abd, 0xf2d700a1696fb12c, 0xcff4a42666522fcd,
     0x506dcf5e51a76856, 0x83467d02da6c66de, 0x318b753cd8dde5de, 0x31b51a4dc7e64177,
     0x30e999f6edfadc84, 0x02f0f93c58aa382a, 0xd29b60aac15e61d6, 0x0494ecd49ba98c46,
     0x1fd8f6d1fa6255ae, 0xcb0f419ba6b53d51, 0x2cb9dcd77b75969c, 0x9e050315c1c7453d,
@@ -30923,39 +30947,39 @@ static const uint64_t mli_html_packed[] = {
     0x9f163cfcb589ae7f, 0x78defb98fafaaaa3, 0xbbdad5d51fea96f5, 0xfded2d4d519fe669,
     0x981278bed4702644, 0x8ae8e93350f434ee, 0xd04bf264fc2c9e74, 0x899e3ef848d849fc,
     0x6f2722faa60122d1, 0x90340ddd19edc14e, 0x41f32170aa96e154, 0x4f8a00f19c803832,
-    0x6c0554706a198acc, 0xd44de729e0f5329c, 0xe9e6afb024abf971, 0xd8dfdd9d1f65bbbb,
+    0x6c0554706a198acc, 0xd44de729e0f52a9c, 0xe9e62fb124abf971, 0xd8dfdd9d1f65bbbb,
     0xa93757cb7a929ed6, 0x9334ef0c303d4f8f, 0xecc4dea88cee69a6, 0x525aaca93f5cf2ba,
     0x4db97d22d3376bdb, 0xcc0d21d2cd110d6f, 0x7757f7ef6672145e, 0x10471bded433fd14,
-    0xc42d2290502feb81, 0xdc10523d25f07e79, 0x3cdfddbdf2088ca6, 0xe3b297cfe9c1a4ee,
-    0x5c5d26239c75c2a7, 0x6a767c492fa233a6, 0x6734cf7a7eaf3c07, 0x3e2a9042010f6243,
+    0xc42d2290502feb81, 0xdc10523d25f07e79, 0x3cdfddbdf4088ca6, 0xe3b297cfe9c1a4ee,
+    0x5c5d26239c75c2a7, 0x6a767c452fa233a6, 0x6734cf7a7e2f3d07, 0x3e2a9042010f6243,
     0x2ad122c64916024f, 0x7c11d3e206e47709, 0x9babe3feededcebf, 0x88ab8dc1592781ae,
     0x32ae481a1bbdef49, 0xca830a58e9be7a3c, 0xa067f064a29abf12, 0x5cd997fc49f09ed1,
-    0xa59634cf334fcfce, 0x8ad43d7a46745b41, 0x2e0faa75f896a4c9, 0xcbca7bab068f69c8,
+    0xa59634cf334fcfce, 0x8ad43d7a46745b41, 0x2e0faa75f896a4c9, 0xabca7bab068f69c8,
     0x19a40a1737f390ca, 0xbb4432c379789c77, 0xe70f2b26280f3c14, 0xefed75078f68a8e1,
     0xdbde344ed332249a, 0xf05661b484a6896e, 0xe26136fcbef24af5, 0x96a03aaf818238f0,
-    0x70deedb68efb43b3, 0x74b32d60ba924682, 0x62adbc4b752588bd, 0x3c8998345c3dc814,
+    0x70deedb68efb43b3, 0x74b32d60ba924682, 0x62adbc2b752988bd, 0x3c8998345c3ec814,
     0xfdd79983ef6f0352, 0x470c1dd3db135add, 0xf1fb1efb9ba9c144, 0x8d4f3222bf73c2b7,
-    0xc9c42f79d6de6043, 0x2ebc5465ef243e4d, 0xb2d7b4be1e41c21d, 0x6a71734cc05ed247,
-    0xa734778cd0f4c1c8, 0x234a74a5062aefe2, 0xb273058154daf5fc, 0xf56546b310630eb4,
+    0xc9c42f79d6de6043, 0x2ebc5265ef243e4d, 0xb2d7b4be1e41c21d, 0x6a71734cc05ed247,
+    0xa734778cd0f4c1c8, 0x234a74a9062aefe2, 0xb273098154daf5fc, 0xf55546b310630eb4,
     0x60157e47b3551145, 0x8610e66d52635a61, 0x524221a4b2b222b6, 0x5d520140f15b6dbf,
     0xf3c293a520ac3d0e, 0xa50b80a7f4886e98, 0xe612d8ba637adf4b, 0xb2f38d7195bda898,
     0x926c1d99b6d43ead, 0xd29775a7d532a64e, 0xcbab53f50789278f, 0x941eee9ed2dfe912,
     0x758aa39254acb7f1, 0x35104417effb75bb, 0xddc1c0af0532c69a, 0x457ee5ed89e0338d,
     0x93545029cd4ff7f4, 0x3b0f1ff9be0b2ecb, 0xe1fc289447c37927, 0x5cfaba6becc9fec2,
     0xa355d49370489fa5, 0xbb36bb89b4fde10b, 0xa9871d5d5d45e59d, 0xde81e93edfe06551,
-    0xd776c2107c6e77f7, 0x453d72ac9379eeab, 0xbdbd8d82dcafb9e2, 0xa5e58ae875168ebb,
+    0xd776c2107c6e77f7, 0x453d72ac9379eeab, 0xbdbd8d82dcafb9e2, 0x95e58ae875168ebb,
     0x4f54f7c9c4912272, 0x36bdf460fab1bc33, 0x6250c835ff48c297, 0xcb8b139227f35e9e,
     0x5f30f7daf1a223e9, 0xfbed6d74ac7b4e97, 0xdd6c9c4c8ef6498b, 0xc24518114faf579c,
     0x5f2732c1595adef7, 0xe09743cf9df577b0, 0xa350296307adafbc, 0xd60fba5f12866cdc,
-    0xf6f56df7cb003843, 0xac2cc9e2b73949de, 0x852a3ba93f8c0db4, 0x3b7ace6529734294,
+    0xf6f56df7cb003843, 0xac2cc9e2b73949de, 0x852a3ba93f8c0db4, 0x3b7ace5529734294,
     0x5e8f372718050122, 0xb29237e8cdd0cc2a, 0xf1cb585d300d5020, 0xf10678127ad0e0fe,
     0xce4274df6a21a0af, 0x344132242822a24c, 0x24c9945a02923c88, 0x14fdd7892038ccc2,
-    0xe31991e8d9e8857c, 0x81f7683d92d283f6, 0xefcbbdfe60bf4d68, 0x5a583a3353974408,
-    0x669d4bb08a25cbf1, 0x11e12c7ecd98b0c9, 0x00a5b280a1b12406, 0x6b1405fa54319e4d,
+    0xe31991e8d9e8857c, 0x81f7683d92d283f6, 0xefcbbdfe60bf4d68, 0x5a583a3353574408,
+    0x669d2bb08a25cbf1, 0x11e12c7ecd98b0c9, 0x00a5b280a1b12406, 0x6b1405fa54319e4d,
     0x08d648af046ba782, 0xf117b1a75fa4476a, 0xef102a9b876afec4, 0x27dd5c8ddbb0b7b6,
     0xa970ea4f48d20d3f, 0xc69e19bbf230495d, 0x9930ffe120def787, 0x7fc4202fa1c0f3a8,
     0x31530156033c5a11, 0x33fd2626b6dc0e5a, 0xedced2f465d6fb98, 0x13536b139df1f5a5,
-    0xc2b5fa97e7c0faab, 0x8af88a5d30367360, 0x90cd4a570d2577c5, 0xbb2f3f8ac7bae29b,
+    0xc2b5fa97e7c0faab, 0x8af88a5d30367360, 0x90cd4a970d2577c5, 0xbb2f3f8ac7bae29b,
     0x9fb55b14b13f9aaf, 0x891166f90e4ac4f3, 0x724af4ba3df2f039, 0xb5d3f703afdadd25,
     0x987adb630f50cfef, 0x540f9ac387d6064d, 0xf187f86634e8c335, 0x87068aee11ea5203,
     0x6a67a7727a78dde8, 0x212be58c729511a3, 0xf0aa06bf72833fd2, 0x20b230b5d2e3343c,
@@ -30965,7 +30989,7 @@ static const uint64_t mli_html_packed[] = {
     0x38e27d809698437a, 0x1f48477b75f29158, 0x5c2f2acbe414cc7d, 0x25bd25dd6c539450,
     0xaeb94b87a5285ea1, 0x0066310b271a1ecf, 0x69350353486cf242, 0x07ca8876f9d657bf,
     0x422859b18363a0cd, 0x3f96d18d68f9df03, 0xbc53c2117a14306c, 0xb07d8e2e15414e70,
-    0x95590d330af13e41, 0x7b784cd39d266d85, 0x55a209675b63b05c, 0xa3199238c7892a26,
+    0x99590d330af13e41, 0x7b784cd39d266d85, 0x55a209675b63b05c, 0xa3199238c7892a26,
     0xe178674040326154, 0xa0958d85528b496e, 0x1a1e4f41ff6810a9, 0xb57eb4a8b5597229,
     0x61a3dc36ddb5892b, 0xe072993215682bd8, 0x99460678449ae731, 0xe91e651079a747e5,
     0xe8ebd8234290aa7d, 0x006dbbadb07cd4bf, 0x20ed105fc4d88ffb, 0xa30f2def8bd5d7fa,
@@ -30985,7 +31009,7 @@ static const uint64_t mli_html_packed[] = {
     0x96493a7b9f408183, 0x61fcd4cb6f6f49b4, 0x033c12855b24d3f3, 0x60754ed43968f3b2,
     0xb515d348536fadf8, 0xcb01f564271a9d52, 0xa73b1e8cad006dea, 0x7fd0eec835f03488,
     0x3aedce96712ca224, 0xaba8c1b41e47efc1, 0xf8f7df1f4e7800b4, 0x626d0ffbb2e7597e,
-    0x95f96db3ec576518, 0x834ad997bce0f759, 0xe7b63105becc81aa, 0xaad00811ac4680a9,
+    0x95f96db3ec976518, 0x834ad997bce0f759, 0xe7b63105becc81aa, 0xaad00811ac4680a9,
     0x1863647ba2de67e1, 0x4a8032a026770038, 0xb071d297ed654f20, 0x53c9ee3c13762297,
     0x3082e21563146528, 0x853b0e618741f6e3, 0x3e4fe65fa8e7ec91, 0x5c6f911ccdd60751,
     0x75125aa903dfbf79, 0xf5525b6993f98dc7, 0xa22ce0098f99c4e6, 0x0ce81157578478a7,
@@ -30999,981 +31023,981 @@ static const uint64_t mli_html_packed[] = {
     0x05538460c198741d, 0xfac73a0f7e270aee, 0x1e25b5c228830b49, 0x3c38456e098d8c5f,
     0x642150c25b6539ea, 0x8e6950fc19eaa5cc, 0x0a5ba9d7c4e1880a, 0x072c69e0ff131255,
     0xec44f0fc6a98870e, 0x4904b5c7dde4752c, 0xadd4918fbc4c6661, 0x7737970bb00453e4,
-    0xe9b2f0aa349708c5, 0x27e9390fa95bf201, 0x659a0682941059e2, 0x1e775da4b0bca9db,
+    0xe9b2f0b2349708c5, 0x27e9390fa95bf201, 0x659a0682941059e2, 0x1e775da4b0bca9db,
     0xde383d23e681e9b8, 0x0d0747475450db47, 0x7215c13e925b3d9a, 0x709d063b8e26e14e,
     0x9fbe47733b2e2774, 0xdba90d6fb96c2d38, 0x5f62c66390ac04a3, 0xd8a47fb59e509290,
     0x5c8d78da74ef0916, 0xa99732e3e5da0fea, 0x62bd4e7f54c62867, 0x3ff14d05c1862814,
     0x159bb6cb11f38b52, 0x03a0e606524ba02e, 0x16a8532532109cc6, 0xc14e7f1dc46bf5be,
     0x34edc72cb194e1f1, 0x1f9860124b8c0a48, 0x7719cd2ed1cfb2a7, 0xdf26e6413c2e1f67,
     0xd827a10fd314b20e, 0xe900c7d3ec2e4124, 0xe2cc444ae49d5c53, 0x80cd0dd85c043306,
-    0xa922e4094e340102, 0x0f7d5f62e7961604, 0xe658a3ccd0cae5d8, 0x4a49b2514afdce66,
-    0xdf413df196e1f192, 0x910cea199e1253eb, 0x0e8669986a99a9b6, 0xa8366d70ada51057,
-    0xb49a6424da10df19, 0xa5b51815a47e11f2, 0x42166a8991c38a2c, 0xddd2dce1f6d6b335,
-    0x3e585a03c06831e7, 0x22be48507e231588, 0xdc243db03b919894, 0xa5ea4953940a64cf,
-    0x5ad74a64834eee44, 0x0d38f7b1af2c78df, 0x09cb1176b9e5ce87, 0xaed63384a0535bb6,
-    0x502526f5b6d0d29a, 0xdaabf79c73968b87, 0x914b501dc875c725, 0x34544b8a6d21a1d1,
-    0xd631451b6362ba13, 0x6d1d4b8d676feeec, 0xe11852984366b74c, 0x6e2c06ac21690f24,
-    0x5043822c0849c2a2, 0xb75cf8a9d08a4276, 0x0fa66131ca985215, 0x2ede6dc280b3e87e,
-    0xc6d46749cc8e6782, 0x1435a1e032074b97, 0xecffdb5b6ab78686, 0x440661c448644b06,
-    0x97f5ba56cf48cfc6, 0x0e93882c8c050607, 0x0b6ce463328d2cbd, 0x2907443eaf50ee15,
-    0x3cf352594c09c2c1, 0xac550a52fee6d63a, 0xb1f048d96ff8c3c8, 0xeeb3254d6e7acfe2,
-    0x67da89d42c7ce27e, 0xd9701c16ff3c3313, 0xec1e2213f1134479, 0x8774bcda423abcb9,
-    0x9a6d91a0a874c2ce, 0x061a18441db3dbdd, 0x90c5f59314db025a, 0xe09fe3a9a313f0bd,
-    0xc0e134b4925c6392, 0xe7c635445a67573a, 0x9f58d27b5ee47a5f, 0x20f7529874e78660,
-    0xd154026666ca8b64, 0xefdb17858cead3d4, 0x535582f1cd8fc827, 0xb495c4278d0f2d98,
-    0x1649343ba11bc440, 0x51079c1d7a2b4661, 0xaa94ec40acccc675, 0x2d0acde052a02d1b,
-    0xb484c15c2fa22d6c, 0x7bcb8ca6e394da6c, 0x93903fd7ecacc59b, 0xd96d01675b197f0c,
-    0x706387df2a1b736c, 0xf10d37f6d4608074, 0xe6f425032e4f4bce, 0xeb2b73b3329bca76,
-    0xcbca113a5f1a85b5, 0xefaba7be7a1512b7, 0x22e5ef841e08baad, 0xd67844ace15762e8,
-    0x4fbbe1afca9105d5, 0x2ba6d5af0c1f1bbd, 0x0a9a66a3576ac503, 0xfca2340d824a1344,
-    0xffea42b4bfbe91e6, 0xe8c15335edb1883b, 0x53739a7303f39ba0, 0x93f84bef93d04782,
-    0x97b3c473d7efe59c, 0x6ed95509b4bd010b, 0x24839f3af7ac2474, 0x9b6f33af353b5cae,
-    0xc00cd4a1de14be37, 0xc3c69e15cb777797, 0x220a028c84d64c7b, 0x226e3b42f0db2d38,
-    0x6a2097b52760e5f8, 0x0ea5915934c5fcf7, 0xbd7d68c83eb0d820, 0x2111a59f8cb5e50e,
-    0xd1cb6be5c68041b1, 0x010684d03ba959ee, 0xdddd54e44bfa5045, 0x22e04328a05f3c84,
-    0x51bc4690a29635b4, 0xc82408a2efd6c09f, 0x94497dc79ba2455c, 0x1259d64d8fa6f071,
-    0x820e3b9346978a0d, 0x6b54193a806fd04d, 0xf309fd9616d2cc17, 0x19066db705cb0824,
-    0x0b0392ea32647b52, 0xcd5e69d2040cadae, 0x66a74da1a6638e91, 0x0287ddfa9321c3f3,
-    0x8ce6fb125b88aefc, 0x50d4f28333fd5734, 0xfda46eec4dfc687c, 0x35a92568dc7589c5,
-    0x5cd22fa1495ef311, 0x0d42aa2ea2cafd09, 0x402f1aefd1afff17, 0xf90c86a4d98c4317,
-    0x22d6ea8cf5bcf160, 0x8f1f583e5496d676, 0xf03433e681379998, 0x065e655af77feb3a,
-    0x403e2d9bee6f3282, 0xa3bdd178123c83e7, 0x15e03687fa0ee1d6, 0xd75e8f6f0833c713,
-    0x43e97bbd9ead477a, 0x4483c47379141e47, 0x06f4e87f8a1434ad, 0xa118cedd24555f64,
-    0x349b7048cad519d2, 0x5828d62e48694448, 0xebf1c058e6626d99, 0x7b9f8d73b0ca5324,
-    0x1c24accaa8f5026c, 0xd76a275631126345, 0x59d20b702254ce80, 0x0701612ff604e036,
-    0x605ed5fde23da452, 0x8f26972facd6b51e, 0xc113243a9bf5d571, 0x043cab55d7509689,
-    0x10ceef90f045ea14, 0x698d50cb06937135, 0x215dee2a2a75495f, 0x9760f021e4b4744e,
-    0xe0cb70109d906e8b, 0x97bbfc821ff00dd5, 0x9d46f004c8348053, 0xc12c5f9e545460a4,
-    0x64b417c719da830a, 0x49b7d0bb8d8c29db, 0xa6716348a45c64c7, 0xfd61d6edd664d1c0,
-    0x7236e14dc4e58264, 0x02ea40071b8ad48f, 0x089dc20dfdd00d06, 0x803bfcd22df711f7,
-    0x7c4105dc4714f005, 0x5ea01edee205fa55, 0xf21e64b688fb6ab4, 0xe3b5362e847d07b5,
-    0x7ad7a18bd38dd966, 0x538d97e9e67c1fd1, 0xb849b68c87a6218b, 0x62ba00d3875f61fa,
-    0x39cdd9f550e64bbb, 0xa3462a119f083e1a, 0x827f48478a003647, 0x09fe8eba8360d020,
-    0xf2119bbcb9113fa2, 0xdee62aef84f2aac3, 0x8a9e37acfe5ade73, 0x5a29ef8caba44520,
-    0x15d62bcdf0d8930c, 0xe8034f09195f180e, 0xea415ba3b2583658, 0xd5bdbd5ddd6bedc1,
-    0x71047352b898c1d1, 0xafc47a06fdf5504c, 0xd9dc02b85366cd21, 0xa5358764b539a4b4,
-    0xe610016922c9fcab, 0xe718e31075278765, 0xc551c4877e2ea096, 0xd31c67c268f96540,
-    0x55d693fea0006851, 0x325a687b1d76852b, 0xc7cd58160f7c9e30, 0x9a3fde953ec08ecd,
-    0xed764bf9b56a631c, 0xeef5d5bfe2f0d1e3, 0x9a847eb5e1418c8e, 0x8ce00c44df8ff9fb,
-    0x0fa59066ab0c2dde, 0x56be1a13544fc2f7, 0x7c5ac968dcdb3fec, 0xf4068f1e94aa37d8,
-    0x7f504e8271efc97e, 0x97afa9648f4a3455, 0xfa20b91cbf58a197, 0xdf2028dadbf7d7ad,
-    0x2f56f9c63db6a9f6, 0xfbc1dec1014c7fb6, 0xc33f6662d8217889, 0x7b2779bd2d4323a9,
-    0xf4b62b944a5d2a5e, 0x1b76efd593fd334d, 0x151eec77f43d760e, 0x9f11203ead3c42aa,
-    0x7f1c3ce8f5078fbb, 0xbdfefee166b73d3d, 0xe2dea3c3a0f7f891, 0xdf29d15953d87f72,
-    0x10207b25ca7e8555, 0x85e506ffc1fe61ff, 0xe1dbb83190671b33, 0x0f2f7376a4322ecf,
-    0x24605369115bfb23, 0xad9dff208ae11b06, 0xfac63ba40fbd4aa3, 0xec00ae1327f9755c,
-    0x865bbc9ffe15af15, 0x0c8b63ab71c22a28, 0x683622121d38c433, 0x192604a48b7ce1f9,
-    0xc3dab93e916e742b, 0x4d57d290c4d76bba, 0xbdf61f6424ce0905, 0x79900df5ca5047c6,
-    0xc544085de2ab97e2, 0xbb94a854153408ec, 0x96169dc1714863da, 0x40e72535c5f4a9b6,
-    0x17b14381347f3480, 0xa0b73cea8fa456a0, 0x2b9bbdb625c3402e, 0xdf259c21a56f791c,
-    0xf66b4dd09317c6cb, 0x49ddfbcb30ed4cbb, 0x09e30f8da0e9f4c4, 0x6e3f52f4339cb548,
-    0x67a49e63256a79e6, 0xb23b839013c5dd01, 0xa4f1a6e14ccf869f, 0x68a4153e5ed0e753,
-    0xfabcdd628e7b7258, 0x4a3c1bee4444064f, 0x2aa2cdb05a7a6cdf, 0xcbcfe3a61b16b683,
-    0xde0106c23d656a70, 0x0789789b9111d078, 0x5173e10484eaae47, 0x7a62bb7b70ada511,
-    0xecfb8dc65d61e0a5, 0xd52e1464202b0155, 0x24a42cb3d9eeee8e, 0xbe620b4f09883c4d,
-    0xf393287d9a2ecea2, 0x3019f5f60e8241c3, 0xc5e84738d095be2e, 0xe3fea3f1ba7b5d2f,
-    0x3ade270187a6175e, 0x563cc5aafe60c2f6, 0x6177bd24ddc14683, 0x1d7aef91dbea00a3,
-    0xddf7f1e18d2e1ec2, 0xbffb78ef11295c10, 0x7965babf883dcd50, 0xa2ee63c2bfce236e,
-    0xf3e1de660303e3b5, 0x690dc4307256b49e, 0x3b31d1a5dddd1398, 0x89970b1889edbc66,
-    0xe5a615cd6090e3a9, 0x543e8c629ff78d55, 0x2ef4a277dda91e6a, 0x42f0404ab09646fe,
-    0xcb18834480bd3e0a, 0xc18b8ee8aa232bee, 0xcb0686eeeecb1856, 0x204bdf63ff088150,
-    0xa324763d9988e105, 0x1fbe58bd805d080e, 0x04779e128173cc45, 0x65d3045f55e3d8f8,
-    0xf94d98823171b30a, 0x454e029c021a7078, 0x557ae3f9c39ac83b, 0xa006d65481350d35,
-    0x968f4bf512b4961e, 0xf8707292a060383e, 0x40f6da1d8cf8298b, 0x98888d9440d5366a,
-    0x0abf6d2b2f212ad8, 0xeeb48384e80a7c1b, 0xf6067b6d288b9d97, 0x7a889894c4878780,
-    0xb44a0c7d9f774db8, 0x036de763edd33c8b, 0xe9651278da521d44, 0xd669c4792dc95a18,
-    0x5d6b9614e26351b6, 0x6528bc40a41ac569, 0x19b7ec303b5e84ad, 0xecb66a91ce9690ae,
-    0x1c93deead4a71189, 0x2b4f5b5d9bd28799, 0x694c318440276420, 0xace4deed0ebd7ca5,
-    0x037311bd9eb9cdd4, 0xe06526219defee56, 0x427c8deae80e2ca9, 0x50c58c872ee53d96,
-    0x979d9a22e4b7b70e, 0xed6b17bcf4ab5803, 0x03e09508db44052c, 0x60392d933299cd90,
-    0x7f97ade86dd5fefd, 0xfaab41abdd6938e7, 0xf165f95f22cbba31, 0x5f2fb296fa2a2b08,
-    0x563a9acbb6cf0fda, 0xa62abd943b6618eb, 0xf7c0206c087b58c1, 0xb54dd58e61ecfa51,
-    0x4bb142a865aa85cb, 0xe61059ae75d1353b, 0xa6997500cb7fa0b1, 0x9ff046a31b9cf662,
-    0xf50776c4947ee82b, 0x2f1386d51df4b503, 0x19516f55b2e7de07, 0x3878a168ad5a1c10,
-    0xc01e5ffcf575d0fa, 0x40d4027a2387b36d, 0x77e97346ad319efb, 0x185656ea72648b88,
-    0x8aa36144da02c968, 0xa50dc88aea5900b9, 0x02c51c9d79ed13f8, 0xb425551a0791eea2,
-    0xfcfac16f9e5cb150, 0xb34a30dd11205c9c, 0xcbb45fdf6a517054, 0xc81bce1386ad357f,
-    0xbdd1a0049368bdf7, 0x7064e48881ea3ec2, 0x2efdf05b2f964d2d, 0x8ef2d31a33757127,
-    0xef717a03a25dd4f9, 0xdb5b743987adc3d8, 0x0cb457962967aad2, 0xdf3b6c0719d5f799,
-    0xeff0ae94a49fb17d, 0x38dadbe201996f50, 0xd20dca39ac0874aa, 0x22b9f01043f9637e,
-    0x1517cf226e251636, 0x4993690c1feeab8d, 0x5045b0a6c46aa99e, 0xc42eb2734ba2959d,
-    0x66dbf5f0813281e3, 0xe198192b8bd686fa, 0x9b1b89d5c8ed057c, 0x216447089df047a4,
-    0xf7cf66442683d811, 0x2540353df304daa6, 0x74d5159e4048476d, 0x1d942e84bd2482a2,
-    0x092249224850d343, 0x36a56792c12a443f, 0xe413acf51022fce0, 0xb925aacd8e5c6d9f,
-    0xf0005c8fd4754517, 0x4413f387a2b2b1a2, 0x12ad3f041f900c0a, 0x6383575d638e8dfd,
-    0x81aab271b3c59ec0, 0xcfbe589d12057ed4, 0xf7d77cff351cf09a, 0x8bfe316bba33b438,
-    0x9a961d5ebf066da6, 0xceb31cdb9f049030, 0x4ab146d6957e59a0, 0x0a7c20e88f54b557,
-    0x3df6127d45a4c9ef, 0x78f52bf0f06c8bba, 0x3fa93bf23a6b429f, 0x5e5de2e0d6a9a75e,
-    0xe115e780cdd73010, 0xd052b2c75abd7700, 0x3b4b2dd5db1059a0, 0xbb3f8c38fc27d718,
-    0x18d5f1551c7ecc4b, 0xafedcd267ac65af3, 0x809c62a5fec9a547, 0x897602d07449ed40,
-    0x37840d973906271f, 0xf4597ce4cb70473f, 0x55ff0537c095dbd8, 0xd7d926121aaaae65,
-    0x3a73abf9eaa82e91, 0x2d2c10789800d882, 0x43dcac2ad21fe29b, 0xdbdb8a785715e9cb,
-    0x2885cfb1cf7ce3e1, 0xfff0aa5837b6da74, 0x558e3e66bcfd2f9f, 0x0af807c606e63b39,
-    0x5c944574a0563276, 0x81468e99b65f02b3, 0x5185046eae5aa22a, 0x89e96edd7e9b2443,
-    0xc76fda77f8170f84, 0x5bd8a041be225602, 0x665e0b0fba59ed4c, 0x80534f99187f2de9,
-    0xd41abb16dfb12e0c, 0x7251853b03cb3732, 0x6b6485c0ab49fb69, 0x5c7d05144db2d367,
-    0x29d27db2886f6482, 0x71d69b72e96fdd5c, 0x22354cc1bfbbb030, 0x2c266bc7e9f6ef38,
-    0x4ec73dbee8b41b89, 0x80eaf43d3a691412, 0x2e7e3225545be9f4, 0x9c33380b61a83071,
-    0xeab2b7370bc81ced, 0x8b7c59c6edb5a90a, 0x9febc09d954ab09e, 0xf5072001a06468a7,
-    0x8a73031aafe97cd4, 0xd6adb4d9cb72c482, 0x827e4949dc806221, 0x22277a0e3728a2f2,
-    0xf6cbe2190d66ab9f, 0x289ad5e979a3338d, 0x5e2857a105131c0a, 0x6cd2a70808771085,
-    0x42b89748d91a6e5a, 0x661e18d1a84b27e9, 0xb2084a62d15a4579, 0x5e867bfd5abd7851,
-    0x6dd84f008e0dbf10, 0x5dc6a6756fc527fa, 0x38d570cf9e3d2819, 0x563ba16e6377f74d,
-    0xc9c2b1962895d640, 0x2c543e87a1498165, 0x1b9bc3f3daa7eae7, 0xd81b8fdbdfe84e12,
-    0xe880e1c0a7f558cf, 0xf00a298a208a405a, 0x7f2d22a45b496c8c, 0xa18e6a814caccbd4,
-    0x8a8f25d66fbe61d9, 0xbacdfb44fa4dc8d8, 0x6ac599764cadb7b0, 0xff6d54639be046bd,
-    0x37b8a17aa5fcd6f5, 0x1e7a1b786e254fbc, 0xf64cab4f6d6c7cc4, 0x337e5133e25cdb32,
-    0x85f4ad2a628ffc31, 0x52fcccae915949ea, 0x18ec22811e533e0f, 0x0cd7741dbafed820,
-    0xbf6347853ce1300f, 0xd93c6aefee5a7726, 0xd1931b4a26a0522f, 0xac8985162011afd4,
-    0xda4fa1e1afa98a30, 0x1afde225c8fdb0f0, 0x52e34e19d8b6040d, 0xcfb7b870d4fb383c,
-    0x2fdaf2dfbe2f4d9d, 0x165c6ca23a85145b, 0x71c24e3c564b0c88, 0xa8ce5aa7457ca55a,
-    0x842531519522cace, 0x7b700d365f48ea20, 0xc00fef4cb226cea6, 0xa59351711420ac53,
-    0x754e38c5699b40c4, 0x75c4e0457ec14782, 0x5739515df1c57ce1, 0xe1840d9278ee6d14,
-    0x8746231f1415e9ea, 0x2218bdf06a1717d9, 0x36a7769c3994f530, 0x1304ce8f3eb078f4,
-    0x44f2d449ebf49d9b, 0xd61592566dedad64, 0x5c414ea6e5028498, 0xd317da648566d491,
-    0x1e32cd1922983274, 0x024afdc0ccdf8737, 0x0c4e9c21a68c2e16, 0x695cc2668d6a23d2,
-    0x7bf03d9e39e89352, 0xec77da582cceca44, 0xb7a0b2eb40271eab, 0x337f19f5b6fcd0f1,
-    0xf2bbfaebe88332e1, 0x389c062b6a35d558, 0x33955b55d8dcaab0, 0x58a1368d8d04736e,
-    0x1db0b7bb5b1ccb3e, 0x949d6536e614dddc, 0x08b3baf142e4da51, 0xdb59551a0efb7daf,
-    0x5b67c4095ac65d8e, 0x5650cf5f5e34dafd, 0xc113e9cf84016baf, 0x776a19b38027488e,
-    0x837a9c410359dc4c, 0x50489b4f2f94c45f, 0xe6056485339f9a2e, 0xabcd2f5191f38569,
-    0xbe4c39e94eeb2426, 0x4cba6289fe83af5c, 0x733a2ccf752bafb2, 0x14914eff8ad7489b,
-    0xa9571d524c401829, 0xd9205b4e36486325, 0x314924d17859abc7, 0x35d5fa6a8bfbf90a,
-    0x8b11940a7d29838a, 0x7f830ac449c34090, 0xdddef65553789c4b, 0x0e5cf67d86f81194,
-    0x23373b66cb986e74, 0xf6525a2d3777e67a, 0x981bab5ae8b9fe47, 0xf97d0454cbf542bc,
-    0x764834bd6118078e, 0xae49584032226ee9, 0x59c63ebe5ae208bf, 0xd3b71c0b43589ca7,
-    0x7c49125643866a23, 0x7a1493d93437411b, 0x67358d5fe574d9ed, 0x5ac5a3b2858442c1,
-    0x134507498134e352, 0xd2c04292e3fcea2c, 0xa914bd7c1113c47c, 0x4b849ba405126bd6,
-    0x08a8d249d2dbeac3, 0x535ae81627a8663c, 0x95a4650406cfcb35, 0x2d6802af56c479e1,
-    0x0076b44c3259d02e, 0xe3a898d28098270b, 0x7f00e792c2e620a5, 0x945b6e7772111b37,
-    0x14746e9b3b4b3a7e, 0xae52d9e08327c934, 0xac58a1b9098f7ff3, 0x6e6885c07cabfc97,
-    0xc5c2bcdc41a9cd46, 0x21861059cff0465d, 0x79ec21b50c2b6946, 0x479d5353dbdad96c,
-    0xc450e4a7a69d79b8, 0x326255d0fe4e5fb5, 0x15cb54ed6f997f9d, 0x201e907d79d76a16,
-    0xbabe0773bf1e0992, 0x2334ba9abb425ad3, 0x9362054833f29a5a, 0xd19bc14e5d40b7e8,
-    0x99eee025560a79e4, 0x25953147cbcd1c0b, 0x3b555b5d1a638b85, 0xfa9d1aead5468f37,
-    0xc2f567e3a7136c11, 0x3fadaa2239595650, 0x769cd3eadb4ac7e1, 0xec347b08438f2988,
-    0xcab19dd9c9edad57, 0x4f73df576fe0638f, 0x7aca164349cb3754, 0xaf6ab35fd3bfd8af,
-    0x1bc1713b72746c79, 0x3727c15f69ea29b7, 0xa33b095fe99ec99e, 0x1dee38637d3a5148,
-    0x4b52a5048eb6c6e8, 0xc35b491988602fe2, 0x244814097b6345d5, 0xd79a4b72cca9eda8,
-    0x15b2614281958470, 0xe32d7025df54401b, 0x18a4a286a927df22, 0xc51ef7477fc01726,
-    0xf6414c4d22374d40, 0x7bede0c34bddb57a, 0xd574177b1fd416da, 0x62537a6c86a20a45,
-    0x44127b21bef22e82, 0x195ccad484fd5cad, 0x68e159fa32e1a03a, 0x4894b3fff3dd06b8,
-    0x4ffd2d854b420d95, 0x6ab26a28b3694af2, 0x2d5bea4d93c6ae47, 0xeb2bd28549432219,
-    0xea3934f61fc1acb3, 0xb8f0f4ce0a0fa5cd, 0x586c076a208923c9, 0xb802446bbef0380b,
-    0x8341c46f36e4f813, 0x0fdebb269e8b08cb, 0x2c9956250703f538, 0x6bb5c40565e14fec,
-    0x162209e94ee91a89, 0xb1489c4fc2e31dde, 0x04c4b66e36ab9346, 0x250209f0880dea67,
-    0x9ceeaa7e9407f5f5, 0x29f5437fc28618d6, 0x3ee088ab40f4ed1d, 0xc3a975ec41f803db,
-    0x8c6c80bf647a4bac, 0x61352cc4d2980485, 0x78706e2444fa7963, 0x6e9e96de389e8853,
-    0x43d98c42b556922c, 0x6419a3441cd09d59, 0x94986356e7cc04b0, 0x2ce7f37eaa19dab7,
-    0x1eac241adcb44b8b, 0xd01c5eac8c71c797, 0x9d8bbe56c6cf62ed, 0xad178c2d056dd76e,
-    0x8f3a3cd0de385e8d, 0xed8944c18c75c6da, 0xbffa9a72dc0c27f0, 0x0aa416381daf1b82,
-    0x68a31251bdf6979e, 0x883f21be29498f3f, 0xf551f325719c9f28, 0x5114e85d93957deb,
-    0x07377c66e93df8a2, 0xd35b92ddd5eae06d, 0xfb854a4bc1f48db5, 0xfab10cd1611d9aa4,
-    0x5e939448cc591b0e, 0xf3ab40c79a09c0d4, 0xd8f4ce8598318999, 0x93704c051313f1fc,
-    0x8e5d6f615f44883d, 0x6194246b05570a39, 0xaec0067dfe8f1b2a, 0x4a78253ef55a24b7,
-    0x11dac66bf29ab705, 0x5909ae3f65e3a87d, 0x373c627717c10f40, 0x431352e95b87ff74,
-    0xa776b74e8382a381, 0xb88936de4a7db66b, 0xc385f4f63693c7e0, 0x1b6d78f752cf8838,
-    0xbc231dc92b251cd6, 0x1f651d133f64b125, 0x486d2816a90ea33b, 0x02061bac6a50ac41,
-    0x99576de20c241e17, 0x133b586f45778113, 0xbeb81100c1954982, 0x5c636f24d638f33d,
-    0xb6d84d6c338d25e3, 0x1c2d086966cb777c, 0xa4b3b6f45e3cfded, 0xfd9ba7df3c7fffdd,
-    0xcbb7cffff5fc677a, 0xf68f018dbe3f8a83, 0x97d14bf56ea3211b, 0x432ddb30b58b51b9,
-    0xc5034fc174cd2221, 0x3cc7a44c1c8ab850, 0xdc01c7ef2aded64a, 0xd48917b9f093cc26,
-    0xce3620a745637b49, 0xa9dd59f5fbd8f68a, 0xc709c93f66f6b5c7, 0x86753e424525c060,
-    0x535f78efbcd4c010, 0x3b65df079ecb1035, 0xeb88eb79b8240819, 0x471374e8fb3a849f,
-    0xe43be70eae85ef88, 0x4a0386e8862f2d9d, 0xf7ad9d1afb4d531f, 0xc678ced6a556266c,
-    0x93bf579a584f9b1c, 0x62a6dd0fa7fe7026, 0x7d2ab90d4468d802, 0x0e0fa89b5a66b081,
-    0xcd102aca281f2cd7, 0x70f0ae232223655f, 0xe54802bff1eca5ec, 0x886d56d1adea0d6a,
-    0x9a601e2aa21e1c2f, 0x625920ebd6053c8f, 0xeee0b9b365974af0, 0x4b64f03df70014a9,
-    0xe6c569331c2735e1, 0x3875933a19c29df7, 0x88308dcfebf5865b, 0xba9b4e2832939598,
-    0x792fd6888ba8fc8d, 0xaf15d629b27e329e, 0xaae58483c4b80d02, 0xc6043ee1a999211f,
-    0x395f75d058dae315, 0x187df0f4c316839c, 0x6445c9247c8e7b20, 0xd69168cdf6add634,
-    0xbfc071d133ff43b0, 0xed4d54546cc24182, 0x8c48b790cc365ff6, 0x379cb535652a2bb5,
-    0x025605b1d6fc4b78, 0xd61b4ff92a9487e3, 0x3af6c53110ac093c, 0x402076de7975ae04,
-    0x82961dc20c9d5080, 0xbdfabd77e2386570, 0xcd6ee80a3555df58, 0x0f2692e55e8294c0,
-    0x1d82333cd4afd5c4, 0xe6873b91808df689, 0xe134fac3651107cd, 0xaada7c1ec12d7634,
-    0xceb149b0538d3632, 0x32f41e30fa0799a5, 0xcb5f91300cd35b4d, 0x933ac8ede30c7433,
-    0x77427e7bfb63e958, 0x68a22d169a777006, 0xd1c12611dfb1b099, 0x8434c613cdf97c7e,
-    0xc55a7759eee428c2, 0xd13b76fb04efe152, 0x7092f64853ebaac7, 0x09c5772cf117c371,
-    0x42157f240615ed98, 0x08b02f56c9ba3506, 0x144d3e044990ebc0, 0xaedb5b6e533ad71e,
-    0xe5f209166aa346ec, 0xd707bc8aacd4a44a, 0x617ffa8b556c4d3c, 0xd49b9e1cd559d7d0,
-    0xa0f56d56871db3f5, 0x4ec71edb357dcfce, 0xcfd0212a277b8982, 0x5f799db1b88e9b60,
-    0x670db338bf2ff706, 0x4ffaadf63d304fdc, 0xb854b27f9cd52d90, 0x3e6e81002127aefb,
-    0x49eb886e74189c0e, 0xde55274512cf83bc, 0xe399b42dc70723fb, 0x69e383011e6202ae,
-    0x6d3d62c119eb86f2, 0x4095185d94520596, 0xa2b937fa1994245f, 0x7d64341367dba494,
-    0x5ca3486ea3831085, 0x5e8ef4bddc06ce73, 0x1da4a87eaedcfc8e, 0x1a5e3e02df82787c,
-    0x168fabc918c9035e, 0xdff3354367256b0e, 0xe9983172bdb84fc4, 0xed537dcd0d703297,
-    0xdbdb95de99976432, 0x42368a664734acbc, 0x16cccfb0dd76dc0f, 0x9a1df85976d87df5,
-    0x8b000ea172f3ed6f, 0x33ef6b34400f82eb, 0xbafabf9cea9eec07, 0xd18457f14550e915,
-    0x2c6db6041b193f30, 0x59c6ef245660b377, 0xd0778355ffebb8aa, 0x1af918b25e340979,
-    0x4e099ba3f1fe4415, 0x21b43e7194576938, 0x2e9ca038c85ac5f6, 0x68b8effd61bd5a44,
-    0x4b535a2392354e58, 0xf2d4cb2b693aac70, 0xa3c33fd54dcd7e9f, 0x92d425bcfbf6f65f,
-    0x99d4c0fead480b4f, 0x7df5d461fb99baaa, 0xb9f84bf52b9a79aa, 0x53696793f1af934e,
-    0xf892a0321a0f605d, 0x324ffa13ba0fcddd, 0x80ef380d2e02b09a, 0xf5f61af5f674bda7,
-    0x26b4c5894cbfe168, 0xf4cd58ca5fe09350, 0x61fbd83a5b47d84a, 0x9d93da888ddfcbb0,
-    0x7289571d2e1bccd5, 0x5558a73cdf1702f2, 0x94a07df4bd77397e, 0x3af103eeca4d486f,
-    0x0856c29ff69b4a42, 0x6ec528e00f6f681d, 0xaeecf86636fa6dea, 0xcd94e9c8001d99f7,
-    0x18c6682de6cd107b, 0xee91cea440ad55d6, 0x3ed8163f11891436, 0x7542648273d6e4a9,
-    0x7a893549c72f27dd, 0xf0a9ddb75e860e42, 0xecee7e0dc76889df, 0x5fa26f4d55507dfa,
-    0x76fcbdb76c441702, 0x4451d6081bf491c4, 0x8b4112617ca909e3, 0x9b9204867f633ce1,
-    0x370103233cc7fc4e, 0x1caef8fd5f8addf1, 0x4dd40c305779260a, 0x0777cd70ead2da51,
-    0x1a81779b312d0d66, 0x23f125a5645e1612, 0x4dcbb1c771338c14, 0xff93cb2fa4fc7dab,
-    0x670c8df8984c4c7c, 0x18362d46dc5c4092, 0x4566130426faf1be, 0xd2a70584fa573421,
-    0xe3a6cf3792fc6dda, 0x893482a493f192a3, 0xed0c76e80830454a, 0xcfda9e0ef09ea931,
-    0x386fac953395d67e, 0xe135ae55936e5ce3, 0x2111a7cbd8d4b28e, 0xc3a9a69dd81b9a4a,
-    0xbbd27f0c9f03a50c, 0xe412591ca8bd89b0, 0xad2a3cbee4f04d08, 0x7d3579fcf513791b,
-    0x9ec1eca42a0ee047, 0xb27cb644ac2466ea, 0xc41c00e0afd92e61, 0x8b2b536c4317770a,
-    0x91ed0855e15e4b57, 0x229a48e335da8895, 0x8ce87546d41a3a61, 0x0ee5d957048392b7,
-    0xdd0248f304852932, 0x4474a7722a052db8, 0x1eb531bee9847fb7, 0xb797487334f5bbf4,
-    0x9b20ec046165dabf, 0xf1a8102f0b897033, 0xabf68e67f71df3d0, 0x5af53d8509140ce0,
-    0x7de4baeeff96e909, 0x8a793eaab53ba73c, 0x52e3d83ec7691c20, 0x58759bbc25549abc,
-    0x8122f550b577081d, 0x9790554e8f309618, 0x7e93a6420c9c7a7d, 0x67c44091ee53f08d,
-    0x8b2e69c92de4cf77, 0x772f4d283431bed9, 0x64fc68e2dfc9a090, 0xf94dbe3e6fda116f,
-    0x6f73bbdd3a17c759, 0xb844ce33ddcff587, 0x2d2dd605ac3ab9fb, 0x2b67b1ef7bb3a690,
-    0x212ddd952fb81c49, 0x08b6f782443f6ab2, 0xf5cf2f5632bafe64, 0xfdcfa692b5ad6f96,
-    0x415deba1da905f03, 0x3e92a8e1b2039e7e, 0x7537ad03322658d4, 0x9c75bfa766363d3f,
-    0xfce3bef516777b5c, 0x9f9958b666b93831, 0x586f053e720f0d7d, 0xf0d791de85a5958b,
-    0xb4474bdda09c8f05, 0xf069cd92f93c2e02, 0xcc817965fd4ff872, 0x5c4951a58b02abcf,
-    0x5e10e2f189788539, 0xbe69f4414b2aac3a, 0x3ba0c8108b19da62, 0x441c4e7777c1c3a8,
-    0x83cb66cf30d48d03, 0xa274374beee7a937, 0x75fb78ea2db97f7c, 0x54a5e8d0ec65c0a7,
-    0x92c5d4af19b7f801, 0xf96c073ed2c3ef41, 0xa14dbdfd7a46da04, 0x0984264a1f474743,
-    0x039a6073594759d4, 0xc337636e33a32c90, 0x4da570974a72a1af, 0xf91cb3f88a4f8f8b,
-    0xb296f5939725bc2a, 0xf2ecb47515ddb4d8, 0x0d63b40dcc16162c, 0xd8c2ccb2c67d60b1,
-    0xe093bdd8398226e5, 0xe4065e2d9cbd1b1e, 0x195b9a597f12aebf, 0xb7eba6c551d63bfd,
-    0xeeb5f7d1a0da3658, 0xbfd2f500deb37b3a, 0xca0d8a8d63b63627, 0x71691f0debd82147,
-    0x5b5153706c026ba1, 0xf54060cc07bb4f96, 0x1b41e03f19fc056b, 0xd983ee85fd347dbd,
-    0x92f0f884c83627b2, 0xd08e22c4cd23d7e0, 0x4d55484d496474bc, 0x6b22cfcc6148857e,
-    0x685d456af3e4868f, 0x7aa3034588dc2e38, 0x5a48d2919aef0fed, 0xc7aca8694b8ec2be,
-    0xeba39238e44ade16, 0x0f26a486c836c995, 0x2a8eb7bffcc5aa58, 0x9bd7fffa84ab3bc3,
-    0xa67e623072d0c760, 0xeba7ca3bde4f8ecf, 0x1320f2dcabdbf0fd, 0x4f3a3af9eb9c37c8,
-    0x189e40ccea2feacf, 0x30b2d7f09eaf5b62, 0x351402c12ef6ae8f, 0xb9980c8d65f07d32,
-    0x0b8a35db1de19969, 0x6d98fe1db32484da, 0xfaf13beabf5d3863, 0x8784a91077a665aa,
-    0x50b813744a2fadcd, 0x4186ae753030848b, 0x439f1ccb1f9342b3, 0x5a0e4f3290a7858e,
-    0x84b5f34692dc06d5, 0x55840648336a8edb, 0x4372ef7376539fd1, 0x7ab6e9a7d5eef0ad,
-    0x42b5339a49d4a147, 0x8452ed8e5b4615de, 0x559a51200481eeed, 0xbe6189bcaa7bfcde,
-    0x8bf8e2c7bc98f1cb, 0x779edfb1c0d9f198, 0xd4bc9c62b8740285, 0x24cbf05a7d2709a7,
-    0x621d72d7e6930848, 0x83fb777dce85c950, 0xfc036793e5908bf8, 0x61556f07b4bb08e7,
-    0x92303ddd6e2d91fd, 0xb42991d584e4b918, 0xb43212a92cd1c8c3, 0xe3ef3dedee4a7ab4,
-    0xdfccca9c9aa3aadb, 0xb251f4a3e43e7d2d, 0x9b7e4febed3e5113, 0x2421dfcad14190ad,
-    0x03675974a366b267, 0xd9cfafdaf074c6d5, 0xacad7072403132a9, 0xe28362f40a92eb77,
-    0x12b6d832b18ad8e3, 0xbfe0183f58fca2d1, 0x0b2f72f2cb6b53d7, 0x5eabad12367bbf40,
-    0x288d7d8c3d3482e7, 0x62f4ef8c9ac68b20, 0x82b5c2f21cf95dff, 0xd2eee61f657857f0,
-    0xc5546a4560fcbc1a, 0x979389dffdde680c, 0xa644cd2b1b6b8a58, 0x5ca3aed48121a4b3,
-    0xfc516a4b91abb4c4, 0xf9f695dddcf8ccc1, 0x2af226fed8557d07, 0xfd119b8722c903b9,
-    0xeb5bd8509d5bc6fc, 0x64c6a5f43bb27da6, 0x36960ba4487f9f95, 0xddb2be46e2fc27d4,
-    0xe7a05ff3b32a6fee, 0xeacf01d4c4d07888, 0x253b29e772349b80, 0x57cbec14bf35ae97,
-    0x0ea0e987139a491c, 0x7504fa356a7f4b44, 0xd2392857bbb09863, 0x58797ba3d70e3258,
-    0x95cb91f30d264b2c, 0x632107428b3d56d9, 0x6efcc52a0376c2c3, 0x184706b277717b2d,
-    0x9e392fea8058b06d, 0xa2d68cad49d6c8e1, 0x8078a792f11d9ea8, 0xf77d12000905a6b2,
-    0x0a8ca62aa4c2ec5c, 0xd6e9a1ac06e31915, 0xc6e4f23496115f9f, 0xbf50c03eb321d7c4,
-    0xde15cdf3b17739a2, 0xcb4b5822fbfee82a, 0xb8141f0c3535e736, 0x58134d6cf5a813ef,
-    0xd295380ccbe4e31a, 0x4c1e679d336f4347, 0xd3562e016b6869a9, 0x37e34d9829ff169e,
-    0xbc669216b38fdd12, 0x92edd242ea5c6f03, 0xbc3547e196c6bf53, 0x5662c922c1a9a7cd,
-    0x59b7b722a21179ee, 0x4ba4da776c3598ab, 0x92d7694a4dc37599, 0x44591b63ab17c81c,
-    0x355492aa0aef040e, 0x61561cc2acda84ec, 0xbfc506360d15620a, 0x58dfd5f0a98b264e,
-    0x707bbe696a803545, 0xcdb1cd3cb57e1134, 0x43ef2b6fa6ad2073, 0x36af40756ed43571,
-    0x065239452e8625cd, 0xdcc63e820936a0d7, 0xc4e15f03d5b4c21e, 0x8e49fed135c91459,
-    0x508c3692bcb3b329, 0x0e8669ab0f1bae61, 0xfa500438af0f8d80, 0x381e5777fd2aabda,
-    0xaf5247784c610298, 0xeaf3e7249e836d8c, 0x72dc1f5f6ab8d156, 0x70fd825edfa9b3be,
-    0x1cb65145551d3e42, 0x75cb7c3c15cd7f32, 0x991042e4de6f3883, 0x4bf53921d5947101,
-    0x1955ebd6bfad3c99, 0x494eb4ea77e8636c, 0xc7c29ec927c3a5a7, 0xd6d71c3c64ed6f72,
-    0x3704c210c7e4a3b8, 0x3991c4d161bf3f1a, 0xa760a3c5844fe443, 0x6a6845c281f0d43e,
-    0x9fec860e0f26c410, 0xdc0e0fb0db421585, 0xeb0e6cc5bd89da6b, 0x54dcd3156bbeac90,
-    0xd582a0c0049d98f8, 0x0a5a43129724f0e4, 0x37b3cd5276069351, 0x19f427d40a27d874,
-    0xa1008ee6896ab3c8, 0x0727f359222ee6d2, 0x2201831bb09b9bf3, 0xb25a71f8dc6b4370,
-    0x5ac26f19814aff5d, 0xc6c5cd1b76b12201, 0xb5dde3836a91320c, 0x9cad146f9f75f89a,
-    0x607fb5066c1a1fbb, 0xb076b6137826f57c, 0x4e20f35a8a7da52f, 0xc4533436ceae3ba5,
-    0xa21e64d125d19ac6, 0xa76992bc7f8ecf8a, 0x781eb63fd73d9cfc, 0xb3f67c45f3444a11,
-    0x73e61192ed94c645, 0xc236b720792c26a8, 0xa0698ada6a85a602, 0xdbd45ab5dfb91ee9,
-    0x778d4e9b16a19cd0, 0x3efc35f34a565632, 0xfe3baffdbf37aa3b, 0xb3801749b5a0bf06,
-    0x8b1d07f16154ef6c, 0xbf86e7ebed2dff86, 0x919066fdbe3e9e83, 0x0dac9cb4cee27664,
-    0x6c21f05ebe83e473, 0x8be4388d565c9bb9, 0xf9b94ad935b92684, 0x74bf8a6abba7644e,
-    0xc5f13c7fc5eb16a9, 0x3d5f6bc75db88de2, 0x9af4b8dccbc7b89c, 0x70018956de6b0874,
-    0xa9576f3cc18b1002, 0x1298d66f99f71a5b, 0x250654ccb99aa3af, 0x889bab29366aa409,
-    0x3156c333103840e0, 0xff0d621b21d0b382, 0x487c09db186b98ac, 0x1016531766febad7,
-    0xfaa024789f441f7c, 0x8e7d8d4d8e0839d2, 0x24228676211eaa66, 0x7a75c4fcdc71faf1,
-    0x08d96eb3fc56b3df, 0xd64350fed9dd4598, 0xd945200a36c7317a, 0xe219d61eb5f9f007,
-    0x0e85a15e906af0da, 0xdf70a4fdcd6bbfb9, 0x8a16b2744b1a3c67, 0x7fa3d9a4a6e9157a,
-    0xfc2ccdcbd83eb73e, 0x176850cfe3eeaebe, 0x305e947feaac5bf8, 0x1c60d088f85eea70,
-    0xe5263b7bad36645e, 0x758fabc83dde2044, 0x2b891a69065fd8b4, 0xe21e5e42a3208b95,
-    0xdab4ee9b048cdff3, 0x01b67cddc805fccd, 0x9d8c3567e28a3844, 0x06f29d8b9ef6f1be,
-    0xbda55115a5f70ee6, 0x7d5b2aaa67797b8b, 0x73fe4aaf514eeccc, 0x7111d7a1c4368759,
-    0x0ed5e12768af90ea, 0xdf927c58cee382dd, 0x4c38be8ffa0f49a9, 0xeab1d4de3e89c10d,
-    0xdba39fcbe0dfaed5, 0xfe679d51e11b1d19, 0xeed0681a2db2457c, 0x9755f9af497ce52e,
-    0x5002b2fedc33adfa, 0x86c4529156ecebb2, 0x9d816a004bdd4ab1, 0xc11cb0ba44a6ce63,
-    0xcf6d07670b21c016, 0x5047e56205a5e6b9, 0x148445c90be601d5, 0x97804b529e563f55,
-    0xecb3c21361a7e6e7, 0x928f889552717a26, 0xe98f1a8a796fd350, 0x7a8539719de7756a,
-    0x09d147d0598972d3, 0x879db765bd641066, 0x992ee2bbbe0ab13f, 0x8ae17070c25b5724,
-    0xedd4fe8b39033449, 0x403b5b5e59add535, 0x5eb988d97a43b4e2, 0x84c67e9f2ba59bc1,
-    0x28dc8b074fccbedb, 0x42fc223817affaa3, 0xf63e888faa5115c4, 0xc7e508ce56bfd49b,
-    0x73468990147b6567, 0xe1710c3ea4a7797c, 0x5f35ab20964ad76f, 0x6ab0a7027626a3c3,
-    0x9d018c34b58ffdc0, 0x3c745c648992916e, 0x5cdddeee3deadbec, 0x9ff0cef262045beb,
-    0xed73c74ef270fcfb, 0x72f6b8dfefd2cfc9, 0x7c3e91535c3a2617, 0x0922e29caad7a878,
-    0x3d984f1e9eaa323c, 0x96ae701ab9673a3d, 0x9ef7646f70d82937, 0xd2e535be77fde59c,
-    0x1a7932ff7dd93f1c, 0x4cf1a13ec770f6e7, 0xfcd1c75dfee1a2c3, 0x43be397cf2fb721e,
-    0xcfe9f97c3e7fd2e5, 0x9f13f481baf9cd37, 0xdf7cdd4831f36f9b, 0xfdefaeffab91dd31,
-    0x7dc33abe8095ed85, 0x573a67e994c61f4c, 0xc712b0971a72bcc3, 0xe0ada7f5517f6472,
-    0x51741fe1f0768ee6, 0xc210e186cae715e8, 0x2d6d6ec19c49548d, 0x0efbc855e6454738,
-    0x96c94c75c7e6b540, 0x637ee77e173658ca, 0xf43e64191ec68381, 0x4aa1957d4588f643,
-    0x82bf2ff8efbff8ef, 0x5bfefb9aff3ea7bf, 0x8eda059b1a671fd2, 0x7e617a768c298873,
-    0x6b1df59d5218d348, 0xdaefeaa3a82b9db8, 0x65581d1db28bb2f5, 0xff406630557506fe,
-    0xd0af3a1daeac5343, 0xea44600f37aafa0f, 0x70809eb510623f9e, 0xcafb246073db5e49,
-    0xf704b79d0ef18487, 0x74d96993709ee638, 0xc056db6fd9646871, 0xc3f10afcca1b85de,
-    0xefb3d5fe9a38ff68, 0xe7f799ef037214b2, 0x4799bd77499f6ecc, 0x6ab193e2ab939618,
-    0x6f90b28b521237df, 0x68075f23414adb18, 0x647e3058af8b4981, 0xe8f0f40e58c6807c,
-    0xff836ccc5bd3a6fa, 0xb6dade0bb66c8add, 0xf33ade5ec59dd107, 0x388f91a686befa0f,
-    0xc7d4b988ffd622d3, 0x6b5d8b2255a8ad96, 0x5e7644733fd22787, 0x223de7eb229e26b0,
-    0xf87afb24113afd21, 0xbad6c9a57174cc90, 0x339a9e762ba37990, 0x474f9e3c39e8f79d,
-    0xa7385552b16279d0, 0xa8141f342b1d52a5, 0x0b5b6340647ca395, 0x2754a16cd748de00,
-    0x3e7a5cc3dad19744, 0x7a468d2c7a877d2c, 0xde4502b378f98f43, 0xcc6989a56e54da27,
-    0x6dd5473d8ef0769e, 0xfc034fea36da4ec2, 0x9ed8d2269c25791c, 0xbe734e67955e27a1,
-    0xd35444ad740671f7, 0x0962589dcc84c983, 0xc3beb2e8324e8ec3, 0xc3be666cf262a23f,
-    0x7fd656c93ff02c91, 0x51a03b8a308aa66b, 0x77b7b0a6387ddc29, 0x1f91fba46b0ec91d,
-    0xf4bdcaefcae7fbea, 0x098fd50978b8eb58, 0x8bb3d3da6bc7de8a, 0x4162f947e3812cfb,
-    0x24d0458754e4acb4, 0x2d7f8272bdb89360, 0x6cd611661eb7938d, 0x3e3e2cdd5eea49a1,
-    0x552e7d3bc09cc869, 0xbd0c27ce19434cbf, 0xcaa36ce8a4cee964, 0xc7c783613cce27c7,
-    0xd5280bf3a00cf3ce, 0x60bdb11df31c3839, 0xcba74b48f3f06b7a, 0x2e82fd5737df21d3,
-    0x21095f861868699c, 0x9e150967c3aa353c, 0x51bb2025dc09a543, 0xf71cb9e04c32a734,
-    0x237974ee630fda0b, 0x4d91edcdb488a32a, 0xd61df238a33fac4f, 0xc38ccf6ce223295f,
-    0x22ab52561f2e1221, 0xf134df144be8fe44, 0x2ea4dfa34a0e3af5, 0x7c12b4ee9ce6dbda,
-    0x185ce2fb267207b1, 0x3826cbc98844d15c, 0x71480ce91b41baa3, 0x37d5f2a6620b87aa,
-    0xfaecb068c1b60376, 0x0173c2856e6fd1b9, 0xbefc6077c24dabf7, 0xad9da686844af570,
-    0x8ccddd060d141b8e, 0xfa5b2df741415d56, 0x1572b46c9a0f39ce, 0xdb3c14299c773714,
-    0xadfb2bbbee5aa7b3, 0x19ea12d0e2b5f248, 0x3c7be1f379883f30, 0xd7d2bb48d1b4923d,
-    0xa4f80e8af1ced198, 0x4176220db3054db7, 0x9badcd4e5165778a, 0x4ad666dfc62171d7,
-    0xffc4b57f9ef5ee32, 0x7ce13fb13eadd1d0, 0xcfffc4fa8cc6a1eb, 0xdc87245af4c40652,
-    0x689ede77f2a9f787, 0xd99111398719b16a, 0x4d75938b65ea95ff, 0xd348a19cf96a70f8,
-    0xe5975f1e0e9ef8c7, 0xc7c7fd21699d54a7, 0xa4ebc10197f8ff78, 0x1b6f34fe96b32dea,
-    0xbcb1f201afec7cc9, 0x35ebcecb8193651d, 0x0c31658dd0a667d6, 0x8998dbfddea3c7ad,
-    0x3ef231131beef71e, 0xefe3e6f1411b7b1b, 0x719d8eb99eb26fcb, 0x86681e0b1e015f39,
-    0xf558fb6c19b3bc2c, 0x3995a81baf0b528a, 0x8beac66b77bb78a8, 0x90efd9647aa69a35,
-    0xd4fed26cbae2584c, 0x24d96e7e42ca0165, 0x817446ecc4c69510, 0xd640dbe4bf4a4787,
-    0xb484c15c68d250b7, 0xaf2a289a9cbfc31f, 0xca1421a116614f94, 0x6425c11415c02d60,
-    0xc72d94305fb8efb9, 0xa5a99c89bebdeeee, 0x2ee7b87b11cf92c8, 0x6b7b8b2286c74f77,
-    0x9aa779d12da767d4, 0xada0858ff96d5fce, 0xfa88cb0dafd2717b, 0x11d1bc62eb31ca62,
-    0x242f4a32de64612b, 0x6c1bc998b1415124, 0xd89d9454bf748154, 0xbf387c362af898da,
-    0x3cc75331d54ee0a5, 0x2a89b0d08df0c365, 0x5478ddee17ab92d6, 0x5fbd1f97939030e2,
-    0x19e9dd44a3669c44, 0x18449c2bd35c6133, 0xa10cc7dd81eaf60e, 0x8807d19f81f554dd,
-    0x0a761ae018d4ac3a, 0x5afa0f7a833d1495, 0x247f0e0efac17e9f, 0xbeefe3f8f9b368b6,
-    0x3d69f75b24ed16c5, 0x729a7b3519cbed2e, 0x2d865ec4721a6786, 0x314387e73c147116,
-    0xbd8f66337b5d2e4f, 0x30337823cf2fcc46, 0xd57b3ecbddde491b, 0xb42ad373cefb8524,
-    0xb9bf54eaab4aa9ff, 0x966a9eab250eb550, 0x53ba2ed545ae16f9, 0x24ccb549d6d572f3,
-    0xcd186fad5364381f, 0x574ed0b2f6db86ca, 0x0f3ed7277ed6b7d6, 0x578fdf0066d8033e,
-    0x47fa3ec82b219ecb, 0xf0987a61721a2e89, 0x7e95b265422c6407, 0xd92c33edd04615bd,
-    0xbc43cae09283ca8d, 0x51f2e80021474b6c, 0x3c2cb1a9c00683be, 0xfeb71cef4fd871b8,
-    0x7e8e2215493b8fa8, 0x1db6628a7a77e0b3, 0x0781216dcb70305c, 0x1e991093e192c89a,
-    0x1ce0305ec255f138, 0xa48bee0097bebfca, 0x6c108d71741513f1, 0x82edce384068c615,
-    0x872724009c1bd528, 0x34adab69b8ca8294, 0xd4c5126706d334e7, 0x8808c1ce34c72c7e,
-    0x93e65175f8484c2b, 0x298930381d0a0fbe, 0xcbaac7b6b43ac321, 0xdea67c7fcf3ed061,
-    0xd0771fe8d3e2b67c, 0x4182aeb73e4104f8, 0xdda6f8b8af3ba525, 0x092cd1691cd0eaf1,
-    0xbc3d9ae81c384bec, 0x8e6981849f7c3971, 0xa26175490027687f, 0xacefcc1150b2387d,
-    0x5a9c945745c3ea1c, 0x0b3251b3b018cf69, 0xb927c3690ff34765, 0xa15e053565e04309,
-    0x2c8c9779326b91a2, 0x5f831fdef383198e, 0x9fe2a944cd39a066, 0xaa9d4c51704ed5f6,
-    0x27bed1f9ba8300f7, 0x4a1fd46a3e77c09f, 0xc35c492387133ed4, 0xea54eebec41d4fb1,
-    0xa9ff7862bdeba64e, 0x0ea2783371250fa0, 0x9ab80af92f48eb47, 0xbfff2de5779e8f8c,
-    0x477a350950f295ae, 0xb1cc475de791e3e8, 0x7093bbe7447bf516, 0x4d09cb5bd9333e12,
-    0xe6ac3c434549e44a, 0xf8c00e5d81163cba, 0x5804a7fa15beb3a7, 0x2ac3f864c8d37bd9,
-    0x4815003c37613c26, 0x34423c13a53cce08, 0xa1de6bdf46ed7c6b, 0x0279bd0d2117313c,
-    0x52e53d231af212fa, 0x464a43140136a333, 0x75427a0707adfa8d, 0xb338a4cfdd8c7f1c,
-    0xc3d5497e37c53be7, 0xc32c39780ec95219, 0xd2fa9360f0b02fd9, 0x13b368519ee5f586,
-    0x1f3b76a3d6518e1d, 0xaec81e698933ca09, 0xd991d501a9ea7479, 0x07f9eadc664c757c,
-    0xae40845cc679203a, 0x259f6d3b0db761ea, 0x725be9d0d9c63227, 0xda8daf3a834928fd,
-    0x230ac977f09bbc34, 0xbed52c7832b3f0fd, 0xc64ae903e9e6614a, 0x5c76c60721b2bfb5,
-    0x9b456f8abdc1183b, 0x3bd4365dce2c165f, 0x62f68697dd6e8b04, 0x4d33bb38904863db,
-    0xe504e965053d4784, 0x0b99bac4995957c4, 0x16e6ddaee286f5dc, 0x5f4e74e3d40bab90,
-    0xcfba57ceb1c92dfa, 0x18bd39255d27044b, 0xa01f12d956553055, 0x97c152cd6156e4e9,
-    0x254dc839b464e334, 0x5ae8a83d92ca3847, 0xb74991e65b8b620b, 0x3202c74a94c7ecbe,
-    0x90c5847b382da3ae, 0x4de87949b24b203f, 0x1d8f7f69cebb52e0, 0x3ff02a640dc72527,
-    0x71340f5182fc8d75, 0xe7cef34dfa305d16, 0x38a432748eeb8af5, 0x9270e23e5827dcdc,
-    0xce726ce760383d2a, 0x6dff865388f0d497, 0xe9e4183ff904da69, 0x38adf773ebba23a9,
-    0x10d0f2278e25848f, 0x54acac8f2941f61f, 0x5ea2329575eee998, 0xf68ce6236349f189,
-    0x21aa86c5d030ca73, 0x69ce90211b737c54, 0x3ce83d79f2647737, 0x35e1b74290524d59,
-    0x0a85746759b03358, 0x074ea72dd582875f, 0xb366741c4a9beb8d, 0x0c2fdf3732325c9b,
-    0x1d8d0c44309911ad, 0xca7ac867802da00c, 0x4c3cebc9a5257fb2, 0xd54a42f9293f23a8,
-    0xb9bd353e471c3aeb, 0x94dbda9addcab1c3, 0x4c04f94b961ca655, 0x149c78c018ba32e4,
-    0x93932da29a73449d, 0x0813a86a26d18805, 0xe79e41b8f7f611f4, 0x0d7ee006ac15cb2c,
-    0x23f6cce5fa9a981c, 0x32fb835167c8de9a, 0x4bdeddf23e11510e, 0xe6ee9bc3b6d7f664,
-    0x3710f3dac3135309, 0x8ddadf3c4bab32c7, 0x620b49aae73872e0, 0x3909f361b2bb1bc1,
-    0xc2354c74d5c454f5, 0x917808be77f43488, 0x3a8321fc0143ae2c, 0x3eced9280f443630,
-    0x077085a8328a0214, 0x20d97a669371b36f, 0x71e61e382adddc10, 0x06e5d439739a4bae,
-    0xc37a913b3d4e67a1, 0xcc7223065c8a3abf, 0x78725497a4754565, 0x03fa12045c11f07e,
-    0x870c0335985e6e90, 0x846b3e7d61114d93, 0xea06bb2966b24b93, 0x0f656c8f37e4d02d,
-    0x4e2ed3dccb2b6c88, 0xcdc85e06f6b5497d, 0x562ce79669645fbd, 0xe72349232e514ea5,
-    0xee0f8b23c357892b, 0x14448320fe184e5b, 0xf89c8b895318e84a, 0x9a4b141345ab7bba,
-    0xf5091fdf89ed0e2b, 0xda54cd2302bd8d3c, 0x262bc9259df2e1f3, 0xb6d31a838bfa5050,
-    0xedec85cd0e2dd1e2, 0x315f41ea25b216f0, 0xc9991c7ca4ca7c59, 0x10a615caac042322,
-    0x1f946ccf27543a23, 0x61d42cb739afa73d, 0x76c90ff511cce6f9, 0x28f7a6f502bbcb32,
-    0xd50989e5342639b8, 0x5b9ec159595f2259, 0xcfd24920e1f467da, 0x63f533fcc56bcc9a,
-    0x466c6a4ef7a87e79, 0x59bf7c1df922f00a, 0x04f2d1c17ff1d5a9, 0x30b190c5aea992a5,
-    0x4d7925312602af90, 0xf8de94ae65c6a8d4, 0x06ecce7474a5915b, 0x9a6828e6c305c7b9,
-    0x5a8ed8ad8516496d, 0xeb641ecc9b79aa35, 0x2896db043c276782, 0x4e80a065e348c42a,
-    0x062173728541c437, 0x1c74db4cb9e073d0, 0xa173ea467f181d55, 0x8411116184189ac6,
-    0x1104a3b31c896eea, 0xfb6939d2213ff2e1, 0x4a24a368a2f2fc22, 0x68d634b4dfac2b6a,
-    0x091facb47e101171, 0x6ebcb4c8edf9df95, 0x003a4ec3b001169b, 0xdf14e7145b710db6,
-    0x7e1115e725c95eb1, 0xa3089461f3344399, 0xae6eb229845f37d6, 0x427bc0c0453c68c4,
-    0x7a6ef186619d9259, 0x54acd33c91dc3aac, 0xf46a86b0789895ad, 0x2be0981cb3c421b4,
-    0xa3fa969fb15b4de8, 0xbad8d81dad399f9a, 0x531f384e6b7d3c07, 0x7f94f3267340209f,
-    0x37d2c1efc00d5b80, 0x26337365373960c0, 0x715257952591237b, 0xc9735e3fe80e48b7,
-    0x53d20dd36974422b, 0x36aa547c0c97c611, 0xd2839133dd5704ed, 0x158f2de5e257fa76,
-    0x9e54e18b5c4efaaa, 0xeaf5787147f4d473, 0x98b9d8c10a92c610, 0x1dd6cb07fc328c81,
-    0xd78ea7d45bb9bdbd, 0x4db5cc13d5538071, 0xea01ba23cb91ce3b, 0xd5e361df607bf09e,
-    0xf38656c88c9565c4, 0x3942184e51acdd2e, 0x80c105ac2da47d75, 0x13b31205ced64b8e,
-    0x8a8783fea81f24dd, 0xe2e1016976c7acc6, 0x90787830e2abc07e, 0x35ea700d2ef527c1,
-    0x585f9a5df0f77938, 0xd873ce6efc22df9e, 0xde4befe78a313df3, 0x4712979f498a1093,
-    0x923290d8fd4ce94c, 0x20f964eddf3d74d4, 0x8140279c2a97f33f, 0xe53c266c339c0b2c,
-    0xda24353b9e864a9c, 0xbcb779be5f14aef0, 0x6640284c83c78b06, 0x86d5b28c6710b387,
-    0x250bc27c48115ff1, 0x6e3b6ae1d0e0688b, 0xa864b72e74d66957, 0x64ca3189dd886715,
-    0x890eb3591966757a, 0x9b5cd7a811c871c9, 0x73b203e9f3539161, 0x0d36bcd86ca93847,
-    0xdf44907baccdb7e0, 0xef72da3b56f8f061, 0x559192c3ce3b756e, 0xec3be767eba7c277,
-    0x1295740e1ff9fe4e, 0xd1c3f4606717d347, 0xd37614e23c8f1da2, 0xe09157f84711f288,
-    0xb29255d4db6cf550, 0x9ee66e4214117131, 0x3c51cb79824bb014, 0x2d41e6018ee1cb6d,
-    0x303fa7d8745e200e, 0xd3dd8bf7b98eda49, 0x6e6f138cef38ef50, 0xa109f44fb8c74874,
-    0x9a709fdd6385f3bb, 0x87ca007ab33b421d, 0x94cc9c84ba6c98d7, 0x763a9847b4792d9f,
-    0xb053bf18c238d64a, 0x1bb872ce06c7d6af, 0x1c218f0cef91d232, 0x5324529d7eec73f0,
-    0xd59ce613bf17790d, 0xb3a53e7f8814706e, 0x8014509d33cfea95, 0x5a3760778594aba3,
-    0xf1547f6f3cf139ec, 0x6a4ea892ea4fbbdc, 0x2e1632433d2f9717, 0x81d3394930c7bd30,
-    0x7b5d61dd009fce89, 0xee446a3a122b65a0, 0x1dbf4d7bd35163ac, 0xdd690f5f4072941a,
-    0x7f38849640ae7492, 0xa7211901c21bef64, 0x5af32bc2a844a55a, 0x18c1d7f41712f942,
-    0x8a2f38abfcaa41a1, 0xc634c49089966a58, 0xbf4c2a4025493656, 0x96ec402fb1f3d92c,
-    0x95b985ce1c899420, 0x4a300171247ab073, 0xaff5c5351febc613, 0x2f86e9668b3251c6,
-    0xfe9d288e022369bb, 0xa6d0c449525221b4, 0xc23c65ad1589fbd6, 0x4382e64cd5c3a875,
-    0x81659836543242c2, 0x5299cc876a1e16a1, 0x0940dd590eeb1bd2, 0x769623ec5104d62a,
-    0x889007fda26951b8, 0x47aa96bbbbe71ef6, 0x248c6575849b00b3, 0xb9b1b75d8d2b7b20,
-    0xd544ada6cb2a985b, 0x8ddcb4cbb9ad703a, 0x5952e0c43a63cfd9, 0x38fef91ede20a43d,
-    0xe1592b849ea788cd, 0x15348a60dd1809be, 0xf0b53d208a9846ce, 0x456ae1254ce513f8,
-    0xac16ea9c6ef73997, 0xa6a1696f21533887, 0xce318cc51b145f96, 0x9188be5c2075042f,
-    0x6837925fa2994c9d, 0x99f2f3538c46ebd6, 0x917b57ef949340ad, 0xf7c541a638d36693,
-    0x25523f3cb83f67fa, 0xab3b9c709b2f4198, 0xcb4e08332fd8809e, 0x541803c295063953,
-    0x55b12811949843b6, 0x6f18b0cdfcda7826, 0xcd0c858c47ee1a0d, 0x397265c78bc6092d,
-    0xf271c823dcddd5b7, 0x7a1afca19f74bbba, 0xfe51649df3a996ad, 0x43553a9da1231425,
-    0xea7d8ec35751a916, 0xaeb87d2e63e52aef, 0x157c1c3c0fa29318, 0xb3e973cd7d3ade9d,
-    0x2970dd3b9f6fb192, 0xebddad3cdcd8192a, 0xa1926f241989fd7c, 0x3c430f3a830975de,
-    0xf09019f190d95139, 0x9c1107a10a7818d2, 0xef64581f4ba6953c, 0x6d55902f64a0dcb8,
-    0xfd25b15b6419e764, 0x01d79839ac7ee1cd, 0xc47a06bf8c2d86f4, 0x6cab213d0309b8d3,
-    0xfedd31e9c9b80c23, 0x191c8696c0b03d53, 0x53fe9105534bb9c1, 0x7acc71f96b4cdd12,
-    0x501699b840e99e98, 0x4f992038fd7ee06d, 0x1bcd71983e1c1c8e, 0xf68281b180af3285,
-    0x2332083eb1574d52, 0x9c20bc90cb2923fe, 0x529d2de35773a22d, 0x1c8a5768a28ac32e,
-    0xf202e60939d282c1, 0x7c6a3da891fbcc78, 0x5013b4e1569188ed, 0xaf35f7fb095af9bf,
-    0x9bee9f6507de9ead, 0xb6af7e6dc6cf8f9d, 0xddad630ecaaf4630, 0x7d07f813fee4c530,
-    0x8cafd519abfac489, 0xa3d30051ee9ce791, 0xada53f4129933c8f, 0xcc2c4e8d9206eaf8,
-    0x636cf22f91ca3192, 0x48ce40c40ef5da71, 0x0e97e7fa57b45e9f, 0x8fe8d3be36e06a36,
-    0x6b391b710973772a, 0x38c238f98d75e54e, 0xfb61db4d3c54de63, 0x57f8b5747454a62f,
-    0x343812724b31a190, 0x64a087a8cb787f91, 0x0b79a01c3c7d9735, 0x5656c2f27d36301b,
-    0x9b9226b9195bf8f1, 0x97b975db718cfc6a, 0x43d65b996d5e9c22, 0x687782f9c66e18d3,
-    0xdd9afaeec67c49a8, 0xb4196714fe264ebb, 0x26a5f4aade89480d, 0x3d44f2b7e3fe70ca,
-    0x7cd6e4e7a4a75159, 0x7da7b76b695215a9, 0x8f8809e6f3cae189, 0x935a5ffaa9df4873,
-    0x07e91c918bd79ec9, 0xcfd0cce5c8ae00ce, 0x4309da7d2f3b9154, 0x4b7ec57de4acf2fd,
-    0xd7a45e1352fe881d, 0xea09cba8665b8d34, 0xd304d2c6389d38ee, 0x0462e0ccb5655392,
-    0xba630b0afbb7bbbb, 0xdc5ae4716b24a76c, 0x6b2f6209c677b24f, 0xd42e458df3d4106b,
-    0x98d31c18f11f0758, 0xc7a39d7ec0ade34c, 0xaa117f2e369d0fdc, 0xa58a7526aa125a28,
-    0xce45266c63a0964b, 0xf14903063aa4ffc7, 0xfb6d01b2d2b95512, 0x20fd1be39cc9644d,
-    0x38ccd125377a47a0, 0x860b233b4763c7a6, 0x3b41ee228fe46661, 0xad5ad72f78c3fde4,
-    0x460a53df711690a9, 0x3746e5552dfbeb35, 0x20aaef342fea544f, 0x7b2e907636f452bd,
-    0xcb9ef22ebbaf972b, 0xab976be4e53ae374, 0xa9cd679c439c86e1, 0xdcfb2ca67dc5810a,
-    0x92a87ae4a10a0932, 0x92831a1c9868775c, 0xc5b8b1b5abc60908, 0xf6e312b4ceb0c2ad,
-    0x385f5ad7736cf77a, 0x4d4a3c1ccc10c246, 0xf24cf87541fc9f00, 0x35d888747a66544e,
-    0x5a9b0c4b93af6b05, 0x4e1f5620f083d8c9, 0x891bd239d71f4706, 0x78c094eef1197265,
-    0x1a90c322ff4242f1, 0x1c50d638e0615e6f, 0x1d07f3e6f69391e2, 0xd2103bdefdcd9854,
-    0xd2fc6a8167aad24e, 0x38f787a90546d966, 0xaf3688f6a83bad55, 0x84a49baaee145bcc,
-    0x5605b8fb91424358, 0x2d46a59d39ef5b6a, 0xc4443ef37aa33118, 0xc70d331d49c6c88c,
-    0xa7cd43ea32182f95, 0x09a8e62de8bede78, 0x948ffec746fdb53f, 0x6f779027c30044a7,
-    0x1db63b7136cd67f1, 0x2f3f7f07273862d8, 0x19a83db39cad8144, 0xf3392284968824f2,
-    0xeff317df45fc451c, 0x5ae3097bb5da18e1, 0xff201927e9da2b76, 0x412a157f2bc8a0a0,
-    0xb1cb2bb1543e908b, 0x50881129d3096a63, 0x87fdfdbb6c922b1d, 0x3048fc0f517438cf,
-    0x152790826e01860c, 0x39bbbdf562e477b0, 0xeba7333e7871b8e5, 0x688095e4ec7d9df1,
-    0x7990e6682639de05, 0xad85d4d6d6d788cc, 0x055f894574ed5849, 0x2d22b11d756162b5,
-    0x3902ef476d402d6d, 0x00618ce26f495fb4, 0x9ec6e69832e9ffda, 0x86d95a69023931b2,
-    0x98b361fce6b57fbf, 0xfefa4b095bfdaf44, 0x22fa9bc770bd39cb, 0xafe404bd533eb889,
-    0xc756c4387bb0d959, 0x0480e3fc8f6f48f0, 0x1d7dc89bddc01577, 0x00e7f3b847c0ea66,
-    0x5d2aff5fed097196, 0x80360aa1e5340612, 0x2ad96e2b060eec60, 0xf00a03549f7b48d3,
-    0x82bf9f88cd7ca61b, 0x160d8ddab94745b3, 0x91c2c6b99e40d5e6, 0x07e68c3d083b8e4e,
-    0x6fb1f6b78cdf127e, 0xec875eef81ffc5c3, 0x5e7c1d4fbd9c139c, 0x4aea08bf0c7339eb,
-    0xb62a6e5624703158, 0x471aac67f11dec4a, 0x20d3c2fb9518c34a, 0xfab95e23a4cd9814,
-    0xb15eb7b706cc901f, 0xfddf7c4aeb73afe4, 0x9928b7cc840cf265, 0x15fe7330585cb7ca,
-    0x1ba461ed2e13d56a, 0xff989c207525dbdd, 0x229cb7d92a23e4ad, 0x898b64fe4f27622c,
-    0xae2d84980ad6aaab, 0x223f8fd92b360412, 0x1083fa9108ccd711, 0x8e98e4942d381f15,
-    0x4ea438d28d8f1c87, 0x0beadb9cdda19424, 0x5ea7bb5c8e6797e6, 0xb89adbd2d8cd3dbb,
-    0x6c74039d80776fdd, 0x0538fe3f4d09dbc2, 0x88201e67fc020350, 0xe72d3df1c4c06902,
-    0x51c3156b297dd244, 0x82012b2703a29015, 0x6ceb03e2d99c4f01, 0x7283067a5ccaa48b,
-    0x8e325bc66c8faea5, 0x24cf5f5df4664036, 0x8f7f61dd2ce2ff2e, 0x49ce7b9a21a90ad5,
-    0xfa06c9cbbc9f4a17, 0xf07f2acd9b38e1b8, 0x864a4e9368323bf8, 0x319face7c275b1e1,
-    0xbdf707fc7a946551, 0x967f2082ee823716, 0x245ae642ccddf233, 0xbc60c7627a3956ba,
-    0x5ab7c4c32a0fe551, 0xa7047edb3385f0a4, 0x2b4f8e2ff47605ff, 0x8fa430a2af9c9687,
-    0xc86bce11276e2446, 0x36620ac03166f26d, 0xe49ea71b240b984b, 0x0e818f78846b89f6,
-    0x43ae1ace26685f59, 0x7f30eb4774508e99, 0xe2ee838ed3e211fb, 0xdbdde5be9b82c164,
-    0x54405cd75fa46be2, 0x86fc88066913ee62, 0x2abbf47f69cd7f40, 0xc0d4e150ad6e4c37,
-    0xbe3a97f3b974e73a, 0x78e23fdc530bd611, 0x0bd3e94efcc073a6, 0x476671b3d0615497,
-    0xd51df72a3e6d8b4f, 0x10167792da5f1f07, 0x5573b6149a677d0a, 0x97f08ed7c9759cfe,
-    0x0ce8babd1d0c4974, 0xba422dd8fba0438a, 0xab13dd81ddf518d5, 0x617b62a393d47443,
-    0xe4b20739f319f18f, 0x721e54f240bce5f5, 0xe3aad35e5c6fc6c8, 0x108fe35649aa936a,
-    0xa4d9f35721e131d6, 0x13568619a77c3978, 0x1c3cd9739cbed8d9, 0x3e03cc78edbd597d,
-    0x1840048a2001fdf9, 0xffdfd997b6b76d2c, 0x6b7ebfbf82c26874, 0x00b34989b293d890,
-    0x283e5ee22cb6b358, 0x7116f37024888464, 0xc4144003a02545e2, 0x7f9f7aabaa1b0d52,
-    0xbef7cc3c4f62118d, 0x06d06b75ad6f9597, 0x4430e07ccdff2299, 0xdb94b88b92337da3,
-    0x3887b90e3e88b4e2, 0x7eaa35d7dbb3a44a, 0x416d86c1259da008, 0x134898faf0780e07,
-    0xd43118772b84c463, 0x31d925e84a792fd4, 0x447274edfde0a542, 0xa0ee7469e3e9ecee,
-    0xb6e6fa819d8d9e54, 0x848aecc4290174d1, 0xb0371eee46bb6ecb, 0xae3f6606517b1579,
-    0xa6bed43fddeaddaf, 0xfb0393b7b857ab80, 0x045c766f581c0d83, 0x7f2f07b4bb82d1a0,
-    0xff84885ee5c2403b, 0xf9a80916cf9b6870, 0x80e85547c8c11be6, 0xdda18d83768e8f5e,
-    0x40cb8ff566ce0caf, 0xdd249f1103297dab, 0xb5d3204fd9b0d8f5, 0xbcfb062eee512285,
-    0x8d17e2e845006611, 0x637b65bb886b2496, 0x9d6309ff80a1f7b0, 0xff15620ff7cd5766,
-    0xb037691c541e9447, 0xc32c7a50c6a1bb6b, 0xf6f7ccc33df33551, 0x7dfa35784c57f4fb,
-    0x9b7dffb1a321fc43, 0x9a30c4f9eee0d1a3, 0xbde881fc8baf7b9e, 0xe34d35e9f3ee343a,
-    0x583e981e72f3da1e, 0xe5de06fb81581baa, 0x1545ddfe57077cdc, 0x9ef411ca62ce6930,
-    0xcf71609e1fda917b, 0xb4b7b3b3942a887d, 0x314435e95100589f, 0x771f99aafb24f21c,
-    0xb67e2a9ab878884b, 0xe06dbb01bb76c8c5, 0x30882e39714b315d, 0xd2496406bb83fe57,
-    0x91702dfe433dffa1, 0x93f587ee7d64cf7f, 0xe47b12fb83282586, 0x512aba6c75fac373,
-    0x17fffdcb84b1c122, 0xcfbc54454c3b9e61, 0x20b3fce239d34aa6, 0x08ce9ded3ace9486,
-    0xfed92b79e1991b57, 0xf4570f21b10b03f6, 0x64068600617e595f, 0xf3dbff4657ab95e4,
-    0x13741fccadd39fd4, 0xf9810ed2dc0ad77e, 0xa901a422f33db3c3, 0xe143b898e1e59c6d,
-    0x4fea2c1780f7ead7, 0xc942ff8465ffda94, 0xfd9b6805dc0fa43d, 0x918af0358fd184ac,
-    0x2f0188c466b0ddf1, 0x17b9ff3c59504fd7, 0xbe2e964dafc814d8, 0x35a6d5b92dceadb6,
-    0xac526ec9076a6b19, 0xa21ab583ffdc2007, 0xa5d6474f627f2050, 0xc3ccef1b0f30c073,
-    0x179cadefb59d3bd0, 0x4119cee56fd7338d, 0x5ff7e6fdebc82fb9, 0xa1929bfb7a537261,
-    0xf60f46747ff43796, 0x7a6efc0af3289ef3, 0x90fb9ddcaac14b5d, 0x54a3f556c5daaa23,
-    0x9a297821a509c39e, 0x2cea30a426d12ab9, 0x668f699f3647e2ae, 0x038e9bd558fc8b6a,
-    0xdff4cad6c02d17c4, 0xf6eb6f5accd3744e, 0xd767f36519eb77ec, 0x4dbe88397fa43747,
-    0x43bff9b9a6ea6e5a, 0x78f5214d912be8e8, 0x170c4186541b3ccf, 0xb4f5ecbaa1c55e97,
-    0xf357e90decf1f0fa, 0xd19fc9bce65fb26b, 0xd95ccb242363cd0f, 0x80bca05d78919e27,
-    0xcb790d74192facbd, 0x5823f682badcb85c, 0x105dd7cc0f20e870, 0x8b2d46490ce79a06,
-    0x2852c7d54c9bb24c, 0xcbd86a7ef8f8ee6e, 0x7af8d8228c59cdc9, 0x09e81f9eeef2acec,
-    0xc35ed23e7be7bbd3, 0x8dc932b3e1b217e2, 0x03fa98bdf1e09c28, 0x453833b3eef9838d,
-    0x196e7afc8b535b5d, 0x1383d3d65ad56218, 0x7943221d033f0cbe, 0x8edb45fba3477b7b,
-    0xf1800785cbff7c90, 0xd0b0e8c55f0f9203, 0xa69d1c74fd0a7aad, 0x4a9753647f40ae2a,
-    0x1b3adb0c58e4b996, 0x4411add76c739df2, 0x6338061843da67e3, 0x1dabdcb34cb41d6d,
-    0xa2f13cd0ee6cce8d, 0x5bf65c965e2fc27f, 0xa01e04ee0cfd1fed, 0x3e023ac2aade5838,
-    0x602b79b3b10ce646, 0xf49f7423190f8d25, 0x091275b608049451, 0x68ff1729fcf7c430,
-    0x88b243f172e702c8, 0xeba71329344687d3, 0xe870948e064e9fbb, 0xc0698da9febc3233,
-    0x0ed40317e9009b3c, 0xc437c918289cf8dc, 0x5d7fcfbcee811819, 0x32e10aebeee09159,
-    0xd2159d2d08a47974, 0x30ed96470dec61ef, 0x31f4ccae76afec0d, 0x1e4566d99d4b1d79,
-    0x2557722fe9cdb94e, 0xa28c786d79e2e129, 0xff9c435ba2a1a598, 0xada9791cad16d7a6,
-    0xe3952da52cb279bd, 0xaa74a840523ce2ae, 0xcf7be6259bb25c74, 0x704b984bcdfbe193,
-    0x7d43eb9ae67d7b78, 0xcb4a9df8b1992ecb, 0xaa502b1ee4d5f845, 0xe189c82f7c7cab6d,
-    0xa798abe9f73cc99d, 0x3f2dbdb1cf2f84f7, 0x3e0949dbf49daef5, 0x3678f0bebbcf94e1,
-    0x4708f4db069545d2, 0x88ccf7d02db4bc3f, 0x233f2fb698a3fe41, 0xa502af4c1ebc4780,
-    0xc09a04b12dec41f3, 0xd68d37bc5a7bc376, 0x5fbadd465a7112f3, 0x0fd4015b25026f57,
-    0x11e396e51f69c9d3, 0x02c9bd2f559e3e43, 0xaa6c7cfbd6e236bc, 0xae81e8c0e138cdcb,
-    0x33875a4ebc81af7b, 0xa9fa4939a5adf703, 0x7c1ba5e100997b48, 0xfdfdc67e378c5ad4,
-    0xfd8796878e279af0, 0x47fb9f9d75567c0a, 0x3d1241a2e200a29e, 0xebd6b009c6996797,
-    0x247a3b2313c3d91f, 0xd60ff6471e3e162c, 0xa156d24abde461dd, 0xf7bd41afda850532,
-    0x999358fd9ea88e27, 0x09fdb3e12150e109, 0x6215b78514227d96, 0x9c97eb8aa91293af,
-    0x134f53dbd39fef71, 0x8f78c405559a89bf, 0x5fad638e39941873, 0xfa81d163172206fc,
-    0x733571d9ae2801dd, 0xe3dfd3d06af05477, 0x3c69fc371a7f711d, 0x2b46c74f0e87b5f4,
-    0x7b6747c50384b4db, 0xd5fa034c20153469, 0x85f77bfcc82008f9, 0xad1d1823e1133b3b,
-    0x7fb812f41dfa568c, 0x8abe1781f490a449, 0x12a1b7e18fb72a66, 0x555b056797638ea1,
-    0x3e686b050be32be8, 0x1255f9a9d04d2f7f, 0xd9f00f6d05a06a06, 0x75dab0505d995b26,
-    0xd85588b082ffd3b6, 0x9eee5c519672fb63, 0x4dfbf59bb7f0a2f9, 0x4c6738db448a95df,
-    0x95cad988d9b8e7be, 0x78869dab722c89ac, 0x11dc35c1fbd2dfe9, 0x708f28fd1ef1207b,
-    0x2ef52ba8ea9cd3f7, 0x8e19a8b8c96bf459, 0x7228727fe618e5cf, 0x1c95e62d492f8411,
-    0x02d261e69b16af86, 0xff48efd90ad81ba4, 0x24c6a65f21071acf, 0x7c6272dc0089fc3c,
-    0x2a8f8a1640d0153c, 0x71e7a3b065caba81, 0x0b8a774010df1a87, 0xb310d9260a9844b4,
-    0xa9805c35ded50d3a, 0x4f0275316a7d20e6, 0xf1580e899d0e9dca, 0x976b7fe6b468e7c3,
-    0x1b6efa116bd12460, 0x7de6eb35dd72bd15, 0x608071ef89e93d99, 0xac6b34dcf9217eff,
-    0x2ce1164d048ac675, 0xc2818be36265e2ec, 0xa57c7cc3fd18c35a, 0xa8db77a63997e9a5,
-    0x05342e492f1f6793, 0x434e330637a7a4b5, 0xbab9d24836654ca2, 0x7b51ccf43e1f2c09,
-    0x2022aa2e340c86c8, 0xd6e08bbaf1a40709, 0xfe7d4fbe3ada8f9f, 0x44dea027ddfff6ae,
-    0x7fef49bc1f35dbc1, 0xd708fcb14127d16d, 0x210ddaf762a84444, 0x4bd5449a48927886,
-    0x7e6eddc162cb0f65, 0x1bf6bebabbcb8f74, 0xef762d7ed71a6948, 0x5b279dd2c7f52191,
-    0x23ab300f195ee31b, 0x4bbe58110e4d9574, 0x2d6e918ec604e0f4, 0xff0d1d7868daad38,
-    0xe933a28849d7cf5d, 0x878e344ecc3f614e, 0x73227debee9b6dc7, 0x565fa6494512379b,
-    0x1692488b1fc2fb79, 0x3098b8fef26dc05d, 0x47be29c216dc4ba3, 0x5e6d4c90d385ed9b,
-    0x46bd643561fba19e, 0x0cbb8f222624acfc, 0x0cbededba389faa9, 0x36aa2a023bb18da0,
-    0x0d460ad7b9fa1ae0, 0x59c49bee71eb4469, 0xeaf957e707853b77, 0x0e8aee306f58745d,
-    0x2005cf7d7258756d, 0xd8cee82109398f23, 0xd9d907be9eea4d58, 0x44eec344a7825210,
-    0x63fc8da2b71fd1ed, 0x4740f7d697eeecc8, 0x8da3afd7745fdc23, 0xaeb2d625620d3c74,
-    0xa8350f1271ef9fc3, 0x37e43a6e69e1b6d5, 0x87991571e23f3cb7, 0x5155d6a2cdb121d7,
-    0x4743f920e24dae0f, 0x2d8f01b7aa357e70, 0xd47bf2246e3181b4, 0xbfe67efe3e927773,
-    0xecae6a2d455d114e, 0xa3c3703e42c2fbf8, 0x71349ac60a19abde, 0x9d4469cb61efc97a,
-    0x966da185acb138dc, 0x97d8e5a4a175e590, 0xeec8593fe73421bc, 0x34621d4fdc9ba5bd,
-    0xc7f607512af64f49, 0xe0e5ae9828c30172, 0x6cb5de806763651d, 0xe449fe63595b33de,
-    0x370f270df034cd9a, 0x8caa1920ebcc72d8, 0xde4d53dd4de6bc39, 0xa6e475b2c9963d12,
-    0x0112edd9cecef961, 0x4202fde01b5a1ae7, 0xdde5115df41edfdd, 0x9d1f66ddc7c8e737,
-    0xa4427f134ccd39f7, 0xecab1655acf34dcd, 0xf5b681ffa71553b2, 0xb68261b790d63c78,
-    0x7450d80987154d39, 0x043e609cdc58ac09, 0x38ae5b85483a340e, 0x9143ac71fa61e2f1,
-    0x97ca6f166eedcc86, 0x4b6534f9363399ee, 0xae85065ccae8eafd, 0xd19b7006143f5a1b,
-    0x92558731c3d73025, 0x7d30ff73222488fa, 0xd1d61d95ce0d58dd, 0x53c6419362a3f321,
-    0x2dd3c0bc0a6d27d5, 0x8fdc3ee4325e345c, 0xee7cc8e1a28d538f, 0xdb0be7129fe73a74,
-    0x38cc222ffdabb7d4, 0x97e8ce3c4c5ae25e, 0xe4dae7411519198d, 0xc9bd4f0bf3e09e5b,
-    0xf2e119204113acaf, 0xe96551de98ce5592, 0x2365401c4c8b3920, 0xf281befe8606d766,
-    0x55750bfbef34b44d, 0x37edd50234cc837f, 0x207ed576ec7fa00b, 0xd7d1186b6fca1acd,
-    0x9d9d976938ed0631, 0xd1efd22e8a6583b7, 0x1879a993d680c2df, 0xb5c3189f966571f5,
-    0x9a88149832be78cb, 0x36b9c16a9c42ddc7, 0x6e0aa9d5d07f4b74, 0x7e913ab0dcbfa1b5,
-    0xd9da6345aef53f70, 0xaa90aa65d621510b, 0x0a27abba1a0de808, 0xd883cb37ed886d6b,
-    0x24e8d60f726b6376, 0x708d45c398094f46, 0x4bccd953eb07d5ee, 0x23b1a2f24fe200e0,
-    0x542ada85d4809bf4, 0xcd0668f0ad23be5c, 0x8b53907fe77c20fe, 0x4a8976ed7936fbb5,
-    0x7361567bd8344ce6, 0x45d86de2b1301855, 0x3b2348cb68af0478, 0x2e67e6f007906ea7,
-    0x09f81006a2cc82ba, 0x29399358f03d5316, 0xf3340e92c5829639, 0x7b09303497e78ce3,
-    0x25c9217645534476, 0xa04deb60b7f43b98, 0x62cef3c6276a07bc, 0x24a7d291a1903b69,
-    0x32e33251cef603da, 0xde6dd3edb6b995d6, 0x9158a4342f26328e, 0x2d8d9cdbf76878c4,
-    0xd24b620f2698f1c8, 0xd78fbe8f808fb485, 0x2bf18fe24415bcdb, 0xb623f33bd43bb7ac,
-    0x198c6d62567bb28e, 0x68b64f521cc911c7, 0xcec4bc224541fe77, 0xcd21f4ef8a951dde,
-    0x62f86778fa862459, 0x711978e172032323, 0x8778599d4a1206d5, 0x2e35678b1674075f,
-    0x9bbf48b477a9220a, 0xab0dd30a47cd23ad, 0x7a586020965abb39, 0x28f539275f843692,
-    0x49331ad01ffaf796, 0xd1f8e2e50a1d9d8a, 0xd293c992b8caf23a, 0x8408c2016ced1b5b,
-    0x72c7ea53342b0383, 0x448a36743967bfdb, 0xc0242148fd57cf5f, 0xdad45d6ccf77ef17,
-    0xbdc0d6dce3b0692b, 0xda879ee9439db3b4, 0xbe4ad3bce3227099, 0x7bf328b0f54ce427,
-    0xe96019b451e3347b, 0x4439d2373f7b8efb, 0x425465e15fd83a99, 0xabb30f643a9f2003,
-    0xcfcf56d3916ca01d, 0x469c8fa5b93601ff, 0x4262962acb69dfb0, 0x3bc9bad764b43aed,
-    0x866d5fce53c3cba8, 0x55482f615000643c, 0xac78075e95595da7, 0x39125a45f1ab7013,
-    0x54c904b624606da3, 0x8288ff9572c20bb4, 0x9d1bec8e4d5a59ee, 0xc05c71b640a4fd44,
-    0x6e52ceae897397a7, 0xe734e2095ed84c12, 0x0855246a284bed82, 0x08dd6373950ef7f7,
-    0xcd8fe9f0b17936bc, 0xad5239ba70163076, 0x61bc351025ed8fbe, 0x92f6d346ec702b32,
-    0x2545980907d83411, 0x4f57e9464c262a49, 0x58a622eddaa8ccca, 0xb112ae047edf1cf2,
-    0x0103d1415475bb26, 0xef0e7f4c0f809f33, 0x04aacff022b5ce06, 0xf5585e4e37ba3fa6,
-    0x7ec8f88fbe76f919, 0x27d491086cf1fc64, 0x4216803f67bf1ba7, 0xef705b1a21fd8b6a,
-    0x5ccbeb8da7847fd0, 0x27e19318551c68d6, 0x16f35bb138100005, 0x816ca2474dd1bd4a,
-    0x7b17509ec94b3c94, 0x5d1ea07c433c65ec, 0x0554e5e1c0e79349, 0x0fe3277c338332fc,
-    0x891042e875bc1a10, 0xf3ec7cb28ee93d57, 0x8273f3b8b933812a, 0x365fd36fab5d8816,
-    0xc77df7589bd8a86e, 0x7f441c383a84dabf, 0x4b431058ea9b707e, 0x6f850fd76e9e9de6,
-    0x5a90179cc938eb0e, 0x0eebb5d530720563, 0xbaadcb2196a1c199, 0x5b1e0e2b04e671f9,
-    0x11c9a12d1dfb7cf8, 0x4c87462ad00099a9, 0x2d2b7b03ba3e68cb, 0xf822a81c5db1cbaf,
-    0x133e952f171e78de, 0xfb31855df1998ed7, 0x2072c6c7f0991546, 0x4781341b7c35fd22,
-    0x86ac6b030b0fd6c4, 0xd4a579a6b22d04d4, 0x7fc2abb4fbc4cce9, 0xff69f7495bf3fe67,
-    0xb1298a3c03943373, 0x450cd74567c49283, 0x19b18f478a453aae, 0xf9ef783901aeb6e8,
-    0x9789a67f57dbb056, 0x591fcb89467e71ac, 0x4e34124793d869a7, 0xeb3ec768e135aa02,
-    0x3d83908dd831e1cb, 0xa0cbb26d9940cf3c, 0x1f7a91ee53d67cde, 0xce39754833e673c6,
-    0x4d5d96beb00f992e, 0x2741f1ca5ca4bdfd, 0xc8be48422b0ecac3, 0xc4853b8dcbc921fb,
-    0xcf442e7cd6d30417, 0xa6a986535bb4c19e, 0xf02855520ec74005, 0x11d5b1b0ce7bcba3,
-    0xe180de1a462d3550, 0x16962dbdc4921aea, 0xbe480f610c4836e6, 0x761bbc64ff6ba798,
-    0x709a168c7639f1e2, 0xec50b3f71846be47, 0x44d52e787d95ddee, 0x7a34f7cc07835f42,
-    0x718ae61c70325a19, 0x45e04bb2e2a14ba3, 0x4717b311fded76e3, 0x10fd980f6fafe399,
-    0xb98a07466ac79f57, 0x601edc349eb015a8, 0x0b37abee00a00953, 0x5f8678bfa17e7a46,
-    0x74cf1beedc0e77c4, 0xd817b4a41f36a01a, 0x3cdab98c36ee8b1a, 0xf06174b0ae7ac328,
-    0xf90ab07da79ce301, 0x2f30c2b9479227bd, 0x8a0e2e0f0dbf30fb, 0x98802faad1aabccd,
-    0xdc3f63bf4a3d128a, 0x61dd6d0e8586a61b, 0xa6e795d273984184, 0x92f7066c9d3fbc42,
-    0x64de61c5dd268274, 0xb807c1a5b28499a6, 0x5429536fe068ff19, 0xc05974d82bc32a95,
-    0x5c760f706cf417ed, 0x69c7c565875e29c3, 0x13f0dace26874379, 0x05cddc28a363dc73,
-    0x4ca8db217f88b586, 0x0fb6a97ccb1d9c7b, 0x538d0895b411e943, 0x1a948fc899c4419d,
-    0x342c1fc37afc8d6b, 0xcb781ccc96a50a25, 0x6cfbab47415223d3, 0x377d4994098bb4fd,
-    0xea088c94868e23ab, 0xa4fee4cad46167a2, 0xa457e3a3c884010f, 0xf68c8689eee3fb8f,
-    0x2691574b62e302f3, 0xaa965bdd17f2974e, 0x37af16b3a759cee9, 0x9758d328affaaafd,
-    0xaa94284b6a3ac979, 0x0d20e93752a10b49, 0xba8bc4d5f5f8eb49, 0x14218122f7a4e9b2,
-    0x3ca81dfe5ba07ed8, 0xbac795191cf96f1d, 0x062d9343c02569b3, 0xcc0eddabc78f2768,
-    0x0c91db0592875c84, 0x2889261b1133cdf4, 0x5ed55f5eca72e6b3, 0x245fb9937f987250,
-    0x4693e1a303499897, 0xf0971c3373c124d1, 0x086f59b24e38d762, 0x16d1b1ec0bf6f360,
-    0x595d6ff51a959649, 0x1e7c054f10a3b7ba, 0xdead66ff521d5e84, 0xd1838724d9bbdde2,
-    0x716af0ebe38dc57b, 0x907ad86c53e03d7a, 0x9bb6a48dd7b37ecb, 0x600bcb1e71623fa6,
-    0x1c96927bc79d4cf5, 0x2f8c79a32a60e0a5, 0x485a1900cdf8aa95, 0xd53fd86d30b655b6,
-    0x2bc2c0c34a6cd5bd, 0xad26f6ee2329d436, 0xe3b7c1f0e7fdcc45, 0x2d8efb99ceeb41dd,
-    0xe7906876cde25f43, 0x04836b8cbbc081f3, 0x11a320db1685cc42, 0xfc08d1c8273dfbb3,
-    0x98c01b13ab259fa0, 0xb53db928f802c615, 0xfe48c3b6d917d927, 0x92fce3b0881a20aa,
-    0x673e073a927a4d99, 0x3cd005d3a1ef7549, 0x9c73bf794743ebd2, 0x7c55db8e8effa111,
-    0x07134d649436ccd6, 0x9e37581faafb06cb, 0x40a7bfd600ec9151, 0xc521ff692cf47b8b,
-    0x98c81c349b447965, 0xd15b8c64d11c62ee, 0xb0d424d096e3c927, 0xee1768b67f418d3d,
-    0x288e86aee2cece15, 0x60515acdff750df3, 0xcda9ccfa8fe3fee0, 0xab963ece69ef02b8,
-    0x74f5eac6f3ab5de5, 0xad985116c0ded9ac, 0xf22d7c0883e8afc2, 0x57d0f506f1e0beba,
-    0xaa01a476f7065ffa, 0xdc3bb8acb6263fa2, 0x49f972fd17c8d377, 0xcf1383ffd911384d,
-    0xda744f8f749ad967, 0x3ef5ab2607cfac9b, 0x9802faab0e7064fd, 0x6c39e5523ea21dfd,
-    0xcc80bbb96743c620, 0x919e4120597742d6, 0x7d292ac07c5d23fa, 0xffafdefb2dbbe4f0,
-    0x04561d72703d8814, 0x540239721c58d453, 0xa467eb77783a3b57, 0xc9fc632551338266,
-    0x5317f2a31f98d9d9, 0xbc4910e88523af6d, 0x0fb09325ec3042be, 0xe907e8bf5e222781,
-    0xe192eee68d68b5a1, 0x3b7ce6e90e6598e2, 0xca8030c69f0a787f, 0xfaba874dad619b92,
-    0xe886f3db1a7f64d7, 0xd335f5e1b346f5e7, 0x29bd1277010c2025, 0xc746a871fcdd0a16,
-    0xcba21dc8a2826225, 0x82bf44b5fc5ea34f, 0xec261c6fed195150, 0xa6896a1fab94b58f,
-    0xbf9254912cacde92, 0x360dad4ffc8eece7, 0xe6001c6c0e82e17c, 0xd51c7416470791e3,
-    0xa3002457a7f2639a, 0x2eaa4e56571da011, 0x743cd8db0356e0b2, 0x3aaa03ae42ab22ac,
-    0xaa4642ddf3aceef3, 0x422f87484ecabc3f, 0xf2195bad192f8867, 0x9ab8624b7f98f23f,
-    0x4932ab95d5de60a3, 0x456dad38384fe6c8, 0x842a4e94c1db74d6, 0x418a78837fa12ed4,
-    0x3cf18ec5758d1870, 0x265937af0eb0f337, 0x450a9be5e17a5a56, 0x12cc12d17c896653,
-    0xd5676b7b65d54170, 0x0cdf69ab1a8c65cd, 0x908e1659d44f7dc5, 0x59520f6fa1a489c7,
-    0x80f130a9c4f8b0c6, 0x6effb1668cb45896, 0xe337c4b4128bcda9, 0xc7e3f1f7355f0a8a,
-    0xf2f8c5442091c70b, 0x794b0bec49d3c421, 0x33962136b0a46ad7, 0xe964657e4d87fb7b,
-    0x7ba64a86f00c4c2c, 0xaecdbc4f73394f38, 0x29748abc42f9f232, 0x2db3295299d3a670,
-    0x31dc9b890f473992, 0x3b71e250ae13a7bd, 0xda030ab9275ac762, 0xeda6cc1f4d39bb3a,
-    0x2cb208aa4f86743d, 0x75587e53cec304bb, 0xa8c27359bba5451c, 0x3033fdd964ae4fc2,
-    0x73a4510e67d1083f, 0x7bf81557a3cb2a9c, 0x99f328a6bfc86cc1, 0xd9adb72c8975a1b9,
-    0xcae2645e76f50903, 0xd9db34eec3a3ad69, 0x7fb970f5fa70422e, 0x99f5751820074001,
-    0x1190346bf5a396ce, 0xe557bfdf9f0af472, 0x03262b700acbe89e, 0xb7ba6e955e86ef64,
-    0x13a84871f1c43f3e, 0x810a1381c0024fc7, 0xe94846fa17283085, 0xa00b51af04ca0b7f,
-    0x509e90286861bc12, 0xaa23fa6f747f41d4, 0x1e8a2c36ede04353, 0xd0c07ae64c0b4d58,
-    0x3b27841f05356dd9, 0xdc6ed77265e6a317, 0xc013e46c59781b02, 0x271a5c2d7827e5c5,
-    0xcece743df5118ad9, 0x0280b32e67ec0046, 0xc662000da1b10baa, 0x482b116cccb0ff4d,
-    0x230a684d33d88f1e, 0x0cfa836e50a697fc, 0x2a1006eae9e6d772, 0xa467a4479715351e,
-    0xf458b22e61fb507d, 0x3849861b0de4bb01, 0xe7cab82f3b93dc36, 0xf96ea5b9af1e708e,
-    0xc9ff0d4dbd9727e3, 0x6d6aa7341da6ea4a, 0x7e6c5e9a696a3e4d, 0x9a446f2e4d188fea,
-    0xb1a4517969e8cdf1, 0x345d994f8d07c9f1, 0xf0e8b80fe20d8e9c, 0x8d302f518236bc6c,
-    0xe455af00880a07cd, 0x7a6a78697e938ec1, 0xb19b65494b49f29e, 0x733647c0a58e52da,
-    0x5fe692d98d738e21, 0xd87d8ae40783a839, 0x4f6f19c8a936ec82, 0x1aff9a1a2c7d75eb,
-    0x2e18f0de4857e8b4, 0x59f980aa403f2ece, 0xc1165be3188306b2, 0x6b4b55dfdd8d6989,
-    0xddaeb06b8f3d9fe1, 0x45588e8ffb3c6e13, 0xcea33b1d8632c062, 0x2bf396f231267644,
-    0x8b575aa3638dc29d, 0x1dda59320613c4fd, 0xb6ae427a956245c8, 0x1bbcbb7b72f7251c,
-    0x51fccf4e53c9cac6, 0x13fec9fc81d229fd, 0xf0c7ff15d1f6576b, 0xdb0b3e967fa4a363,
-    0x9cc49ff8632fc34f, 0x80118a2caa971058, 0x7f31f0148a4c4ad7, 0xb4ba80af6b780510,
-    0xbd048a2f11538cc4, 0x5931bb09a012c4c5, 0x7901ab92b9c245b1, 0xac174b5cdde81a3d,
-    0x96a1fb404327ea5f, 0x18da68b6fe0c75a8, 0x991f98a7e171d40c, 0x6e9b4ef0611530fc,
-    0x43649e82a9605c08, 0xe22634ebf96d215e, 0xcadde1afe983afcc, 0xdfcca5fde4a2f47e,
-    0x1fb67bd91e26f333, 0x1641f813d3d76304, 0x1e7180d7b1f99ddb, 0x4f5b227cc9d4efee,
-    0xee250f04555201fd, 0xf4bf4e9129e4350c, 0x6392e99d3ecbdbe5, 0xd8431b2ff4e37ed0,
-    0xf5dfce48742cf831, 0x158261144ee1e590, 0x41ea1cf5cf0101b6, 0x655f7377f7339530,
-    0x92ead6f1dddd7700, 0xd766d91b85a018e9, 0xf0a5f355d181d12c, 0x0ef49e04e7429e22,
-    0xa093ea7ea2aaca8f, 0xfc910e3f214dacfd, 0x0c0c8f00ebe8701a, 0xb4cebfb66f2f5c4f,
-    0xcc231226ff751adb, 0x2a6cea3e76681b17, 0x34b57c08c05ab53a, 0x35b43a3f718e13fd,
-    0x545d0d4f61d37c95, 0x8e1c21fee49a1a7f, 0x02d724c6f3245a6d, 0xdffe91ae4e0fbea7,
-    0x93793d9e86360835, 0x9b0d9875c966ec7a, 0xd6973c6c34b87360, 0x92c4966f5a19f8e5,
-    0xd0226d05908cc33f, 0xd2bbbb4f870928a0, 0x3258bfa634b47565, 0x3e1d5574d6052cc4,
-    0x30c74bc2d45c451c, 0xb0d2c41b7f311d29, 0x1437e6e95af4bcda, 0xe53f1d0eb5ab3837,
-    0x4075312f39e7e08c, 0x00a8f299060cf4d1, 0xdd9beb7c2fe96c9c, 0x13e3583215a32f2c,
-    0xc3e037e07fd3d941, 0xd5de852fe92f2fd1, 0x2ec6961f43aa678c, 0x8eafe9c166332f23,
-    0xda35a0a2c3975e9a, 0x28662ee8fa78b425, 0x7775336ed9ed4227, 0x89563a1628c56a48,
-    0xfc1b68c4d9cddd1d, 0x530a234f4227456c, 0xb7b874aa32074715, 0xc857ca9fb8197f9a,
-    0xdcc7f5e3f581be65, 0x14d0169aa61c7045, 0x076ee27e47313f2e, 0x59e1ef7d03cdf6df,
-    0xcee7e6790aea94e5, 0x204e4653684ac6ec, 0xc03084902626085e, 0xf284ae0bc752ca98,
-    0x596c41e117c54a7b, 0x640d0c9f2bebd3a6, 0x08765d1369e2e680, 0x55ce5538ec9f15d7,
-    0xf749e9657ab129a0, 0xcb9739d926af4459, 0xf01f58bdab3b80f6, 0xc40d48b45d584ced,
-    0x64597d76f28b90cd, 0xa79c84ce121e0ba9, 0xc3dce7dff6004e2b, 0x3de4e5454cad19ef,
-    0x0ac30bc45b247555, 0xe68cd614f45f4821, 0xb23588d3aabd6a22, 0xe70fe2b6d9e3515b,
-    0x9e7a9e9a2b65262f, 0x7da573926c4a074d, 0x77539b7b83f8dd92, 0x99a348bca390a825,
-    0x07b1b4bf688d6eed, 0xd934a3c05e16b3b9, 0x6732cc70b2b0abc7, 0x633d56925198e80a,
-    0x0b2177b0d72b5148, 0x56dc87c9b04578f8, 0x2bf7521ed702a6cf, 0xd97d4b3ebda64766,
-    0x9ea4bbb595705d9f, 0x5a252369deb7416c, 0xdbb9b26766501717, 0x17f3d4ae19f73e27,
-    0x13b7d6125a041bc5, 0xaaf180eb7f5aa6e5, 0xcd31eb3a20e1f539, 0xb56621a6ece71fb2,
-    0xf92c423425a7b0cd, 0x04d21298ecbabb9a, 0xf8a8716a64ce01c6, 0x7f11e6e31ac88d13,
-    0xf389e3f8420bb735, 0x26ea872c014066af, 0xa8463e31e3d7e6ed, 0x6438fe4463a29ca3,
-    0xc16f966461b32952, 0x44f8414c2581d31c, 0xd315187fbe5854c3, 0x71700c944bfb7181,
-    0xe254844c5bd1b074, 0x137bf7d87b0fa246, 0x2c20998a8944351c, 0xbe26b189e3ef53f3,
-    0xa2a6b6091c9da2aa, 0x094c22557dcee9cd, 0x05d92df82d019d3a, 0x968c47a9b9e597a7,
-    0xfade9a13028e89bd, 0x5cf9dc40eaa58476, 0xc28eba2484d04cbc, 0x65831b5232a3c140,
-    0xfc9171dfae9b8157, 0xf61fdab86f3553dc, 0x5ae2b86a2d499c86, 0x4b33a85473b07aa0,
-    0xea547161734c8c93, 0x49d47b0738c8e151, 0x39ce2611a3183e6d, 0x30d4584f0fec36da,
-    0x2834ad094deb3887, 0x9d9b04cc6428cc5f, 0x155bc892346c0134, 0xd353e3b11d359d42,
-    0x00a38a783612da17, 0x57a228bd15390f13, 0x7ace49c85091efe8, 0x4cca6b64c8dd4d9a,
-    0xc7d761f07d3a9f99, 0x0ef36655c6a94891, 0x70884e1b5a26ee76, 0x7adddc96b053ea68,
-    0x18bc80a1b0fdb068, 0x5d02638d88018f15, 0xd57f0bcdd79273bf, 0xea02e657249f2f3a,
-    0xb6eac6b37453ab5d, 0x4aced3f50a28d60a, 0xc9f5bd15a898fbf1, 0x8b6f87b49e767810,
-    0x5a5e34b3fd471b6d, 0x5b58df57c96b5d72, 0x7d7f15f9fc98068a, 0x5d435b3775363f33,
-    0xc89de8afc6c15b35, 0xcada41925a6aaa6d, 0xaab5767685dd5be9, 0xce3e4e271373eb01,
-    0xac43c90a21b1b5ba, 0x1cd86725e9a5461b, 0xcb20be6772c1bd60, 0x8de1908c390da408,
-    0x30ba9c18390f8ad9, 0x66492b64a42402c2, 0x9226baf13cd4e108, 0x1a873accd06b5940,
-    0x0e0712f291123743, 0x47b628d574269b29, 0xa465f54c0dd1ce22, 0x7debaa8f835fe649,
-    0x2e4b4248a8d1d496, 0x741eb00e3b6a06f5, 0x771c08f9d45fc5eb, 0x9547b8faacf5f470,
-    0xbe65c864fa5c33f0, 0xe8ae0ebb76ab1932, 0x012eae18b818ee1f, 0x29e0d403c006c397,
-    0x32e93041dd8606b0, 0x3d78b77851ec0f8f, 0xf49b1e16b8ccb551, 0x206a44ff1901446c,
-    0x66e44230fa405c5e, 0xda6cf0de42bae064, 0x9abc94fa961a4702, 0x5358773ee608fe0e,
-    0x9484b7ce075e4ad4, 0x499c0d18f3696b79, 0x0a16f0daa1a3e56c, 0x879b080caff4979b,
-    0xdce0d1221b0cfc26, 0x38b1986a2f46d4fc, 0xe7289b75ce6edc97, 0xca84973f20e1c6cd,
-    0x1af3686721101d47, 0x8391fbdd0dac1772, 0xc0d3522067accd4a, 0x656e2d390586309e,
-    0x99d8647517304d79, 0xc28d10d3d70d893c, 0xd1f576cf22a6fd2b, 0x0a2ed5831925c965,
-    0x8d863f5f5e2ee749, 0xade4d4abb05c4cd6, 0xd6bffb861b51ee81, 0xe52807cc1eed7ffd,
-    0x481d24de84959f1b, 0x70c5bbe729165465, 0x375e6bf7bcd6bbb2, 0xdca482fba4ab055c,
-    0x530618b3250dfdc9, 0xeaf48bfb8061a465, 0xcd44e2d419cfe9e0, 0x650a1d07cf6eac3b,
-    0x3d9ce431fdc1e656, 0x9105c87b4596b5ec, 0x91b1bf49fcb99818, 0xe96cecfaeaba470f,
-    0x4982d3e40b1d9e98, 0x9744fde85164efa6, 0x2771d53c85c299a6, 0xf6b60fc8fed39cb6,
-    0x3e49fc1fc0a66573, 0xfe945ca6ed8d5935, 0x89241d4e317519ea, 0x4aa63e86682bcdd8,
-    0x33991f4bee708cdf, 0x4b71a91008362882, 0xf017e8b2f4d88d84, 0x58505a206f91123e,
-    0xcda7fcd6323dafb8, 0xea2fb00bb58ea98f, 0x4c3a168c8aa8992a, 0x27c424122b8a6f1d,
-    0x4b83b1a4edaf6369, 0x1af1f769c2f9cdf5, 0x07ca893acd9988b6, 0x3e50f5cf511af907,
-    0x215cc7e17cbf51f5, 0xac2873bf26304bdb, 0xe460219233e71cbf, 0xbb5b84ae84ce439e,
-    0x514418c1e047e23a, 0x1bfe74f0683335b4, 0x5e67b163e9afac76, 0x9d85e23cfef8c5f9,
-    0x863e5616fe79b3f0, 0x755c799f7ca8571c, 0x57d1ac1f67f55eac, 0xe399b30ffd090622,
-    0x62078be035bba58b, 0x6b3d94353c46b11e, 0x969daacee6f30eb3, 0x72f0b96b2b660e0a,
-    0x07b197279f871b92, 0xd087fd35d811f815, 0x0258262b9695bee3, 0x383b9bd348b6aa55,
-    0xa353fd3c9b45af68, 0x5975dc7ed3a6a299, 0x9deddb6ac51b9f5a, 0xc59ef53c1bfdce1f,
-    0x782cabe4922bdc37, 0x3fa88187123a6f2e, 0xd0f7cbfe691cfc54, 0xc8bbaf12ea7d5a9b,
-    0x4e55e05e95f24760, 0xab3df3dad6fe70e0, 0x2245daa36eb2613b, 0x6766a28717c904d7,
-    0x6136d2cb3869e0e6, 0xe7c36c741d360536, 0x8e6ccd5601337691, 0x87cb68659651c420,
-    0xa7f4ed8475158dfd, 0x2765117f4c3bec69, 0x1d7e4f6fa73f2f6a, 0xfe73df9e8feea10f,
-    0xf71c4f3e4ba55b6a, 0x83b6e76b3a9dd6aa, 0xe7c54b7dca767696, 0x3c02a35bcdd0b054,
-    0x099296361c68697b, 0xd868c4ee82c66baa, 0xe335ed5f94c57251, 0xd9fd112ecd39b464,
-    0x09fd981bde36ee98, 0x20eec8a8851e0b42, 0xfb6a0f8b9f5c3824, 0x1f14b79227305999,
-    0xd2dc726b633b10ca, 0x4d698f9978afcc25, 0x3d9a7c4c37f75f43, 0xc56d15c98c83cdb7,
-    0xb8e71ecf9ba0e3c1, 0xd462191670ee2c3b, 0xae3347ee8eb247c9, 0x3085c44b934d13fb,
-    0x465e4baf814e09c7, 0xff0da0c42a97d13e, 0xd3b37d5de0baff78, 0x682fbd2214c68e9a,
-    0xb41733934583b159, 0x07d455ebf0c87550, 0xd0493072e64b4cfe, 0x978f01a835582a8a,
-    0xc2e025f42b384bf1, 0xf724b75a0f7bfb75, 0xc277e183c1371d21, 0xb683edb933e4b07c,
-    0x260b56d1b06782e8, 0xc259d79e472b3698, 0x0819ba4c6669076e, 0x4f57889a352de223,
-    0xeba70f7f045a3872, 0x4a6dae083be77a1f, 0x0b01e721d6a1bf61, 0xc1cdea4110e974de,
-    0x7b007e494afa7fdb, 0xbe1b1251c39b4933, 0xef3baf2a9b675af7, 0xd0cf79a7204a5976,
-    0xdc33ba7590115a21, 0x2874f770891c6f2b, 0xde40c994df753f03, 0x646f46eb23f274aa,
-    0x74274063832f8fc6, 0xf7acaaf017f38680, 0xc85cf965c66b86ff, 0x46cad42cd98f061c,
-    0x0dff6a86c636cb8e, 0x8d7ca47594372d27, 0xba93b30b54f139bd, 0x4ff2e572dbaf9765,
-    0x71c95c6271a91c58, 0xc1ca0669d31b54fd, 0x1f772b6feb45a635, 0xf94753b5c325337b,
-    0x6b76d23cd8ec137c, 0x46d86a7d8fbf0420, 0x32da48b9b66eca25, 0xf7a4bef81bf2696d,
-    0x551adca5e75e80b7, 0x9dbe46326a77647d, 0x9db23021c1bed65e, 0x97aaa90e32989a1a,
-    0xec4b72e1397307d6, 0xcf90869028a24854, 0x742736105c34e3b6, 0x9e8a47694d62e4ab,
-    0x70bdbc47cc41200b, 0xde2d354f79a00937, 0x7aefc28d86a2450b, 0xe682fd16e5f7b428,
-    0x1229f5b9533f11e9, 0xba5c786bb009e4d4, 0xd9c1282f17b2c36d, 0x72a67bf42c7287d7,
-    0x1b8def6feaec1e64, 0xb3e05e618f0b5f8a, 0x44a392cd86d8c72d, 0xf6e522dd662f55e6,
-    0x91fb2201351dd096, 0xb8e6bbc74115f2dc, 0xba46396d6a9fbf1e, 0xedec6c7d410d00f6,
-    0x5cea90f44fa3b7d1, 0x7038a07acdf24431, 0xba336974cb17d5fd, 0x4958c72db1bd255f,
-    0x3b79b12d03db0fb7, 0xc43ece94e8d24788, 0x31b444f3cbbee403, 0x97fcdad1d19e4b93,
-    0xaec2f0ad6d621c84, 0x522758d98ccd2516, 0x91691a18b7dfb68a, 0xa27b931ef923c982,
-    0xfaa44984f32b5a04, 0x6eec40f2ce024b59, 0x52ccce0df39f7349, 0xf524b540ff68c552,
-    0xe36cea279ef118a2, 0xbfa4cc907cdd503f, 0xb0d1acf4cb7276fb, 0x69b29b5bbb155ad9,
-    0xe0924ed6d3aa16d1, 0x46043ff22b0d4b7c, 0x8517c61434608a54, 0x36ea9e138dde85b8,
-    0x6de012e752dc38fe, 0xdd736db10bcfadec, 0xc8bc0b0bd6e6b712, 0xd00c2caccbde7af3,
-    0xfeac6d46e2a6bed8, 0xd4245508e6dc7bd3, 0x6e62cafe7231ccba, 0x43a9704fced73269,
-    0xfba1533f49e4ade1, 0x9892411596395518, 0xf0fb9a1cac6b8b37, 0xa94f36d7af5da162,
-    0xc104f62c8c34fe2d, 0xe7f6240b168c696b, 0x61659cba3792bcaa, 0x7f21d4c3598c4221,
-    0x767e618454d7194c, 0x1ed19a1f3f8d3f0c, 0x2768025b4490a210, 0x5673d6b24da47cc0,
-    0xacaf8735efc046d4, 0x6603ff25a2201907, 0x895c539b778b9646, 0xae1bda2c89470f11,
-    0xefd480a6fb967ff5, 0x26b751cc40e3770a, 0xb4c3fd51eaabd3e2, 0xb76938be9715116d,
-    0xe4babee6b2982de7, 0x709ef02e9a043dfd, 0x07ffdedd454e9e6e, 0xd0ddbb46b2e44a51,
-    0x4b7156a8d573f035, 0xabf4bfa05bdc6478, 0x4eaca1f05e62ffdf, 0x28f4f488e44d3d31,
-    0xe8b6a5e49c349a31, 0x6aba1c40e0ebf3fc, 0xf058123ac76af99a, 0x3496e975e33fe375,
-    0x6359149241ca1ad6, 0xf0246418463a0e13, 0xfa33e27fa1c4a439, 0xc376417ea1a8fb8a,
-    0x8b4d116122e95396, 0x96e44d82bf913355, 0xc6a7ff75dab56902, 0x9b2360bae10b5a5b,
-    0x52cdb9a5254ca200, 0x696b30319bfc4eb4, 0x2ef2f6a26073e87f, 0xcab3af333fce9e9b,
-    0x3b9d12eb6e78c81b, 0x9b6d9b4bd36edf38, 0x27e3bfc2cdc446b2, 0x15bd7305ec1d1231,
-    0xf0605d325b07955f, 0xc3c5d07ae3ed2576, 0x59b79f3ac84cd4f1, 0x93199eaf85618033,
-    0x16dd1f5123167258, 0x6a92d836763a6881, 0xb374ecb5a30c0b27, 0x77f4dc3dad6b5d25,
-    0x74fba96a54794b1a, 0xc99f79d7008d427e, 0x445fd683fe072a4f, 0xd462a3362c31feac,
-    0x70f7645642ac29a7, 0x8e4d9d3ad6ce926d, 0x91e5d88aa3bd9127, 0x80be080bf899b3f8,
-    0xd99632838d946c65, 0xbe1e42ba48a6597d, 0x63c66c629e0c39bc, 0x9c0e320e794a6952,
-    0xfacb5ce513847b61, 0x363f62df7d041e5d, 0x3a3fb749df470dfa, 0x6b7304c6524793aa,
-    0xdaacde0a7029e998, 0xd81cc53e1b340a57, 0x928093a8fe85772d, 0x99babdb3f6ca3f65,
-    0xf722cf511c887b13, 0xa5e857e666c28901, 0x79bcafd49dff0646, 0xc5786bebca837abb,
-    0x1a1e5da9e8a9e175, 0x40b21c1edd28736e, 0x6f0209d3aded6fe0, 0xbf0aee400abe8183,
-    0xa67b8d59f200d1a0, 0x251717d44a3b4809, 0x31faa55f316e2a1d, 0x4ce1b7ab2eead2e8,
-    0xd3ed5babd1ea7db3, 0x52b9192376aabd99, 0x8afb717051a63781, 0x0b3b39074499b072,
-    0x66cf78989f7be2bd, 0x73bef1a120cb3b5c, 0x9fd6b6bcf9bcfd66, 0xb33c3a5f7fc636dc,
-    0x3eb2ecad3fa48baa, 0xf1d5e4d5a89b56e1, 0xa401df343f8f1323, 0xca348106b011f280,
-    0xc99d4ab61878c3e2, 0x324738cf1971ab95, 0x23a6b3cdfecc4a3a, 0x504a863d7b023936,
-    0x971d290d9dad35f3, 0xf3e6f3cd57ec439f, 0xd71e5a1f0bb749ec, 0x03853ef0010e9e9b,
-    0x4f6077d9aab956e5, 0x32aa79ffd054cc24, 0x5365ed0ef5c3fb6c, 0x5cd844b9ef396111,
-    0xf6a3ddddeafa09ab, 0xc41a4473c3baacc5, 0xd13700c5655aa5e5, 0x676cb57cf89e231c,
-    0x0a5af7a942dacd3d, 0x07efb92c6a2c33df, 0x5bbc309551f6d8c5, 0xc7c06f321b8ec7c1,
-    0xa22888d3a9605311, 0x850a1dc2131f9c8b, 0x5837126e8891567f, 0x3649d9676ec5952f,
-    0xbbbc58f3bd1a8bbf, 0x3b1ae7827f99b832, 0x67f7c63632621625, 0xdb880fa60a88108e,
-    0x261eef777717e485, 0x40736193ad4911fa, 0x318563e45a87c3bd, 0xbbbbb97384e669a5,
-    0x532b59c7a2250252, 0x850a0f253eeeb4e3, 0x15893246d852ea9a, 0xbb3ac50aa21dae31,
-    0x0e92d549efee2636, 0xa4c1d8162448b9e3, 0x45689c15d77438cd, 0x8aab61009f62045e,
-    0x5b5de694ce07dba5, 0xf1dc4c27d4a9ac81, 0xe0a0f6a597fda03b, 0xf7db689b37e5861d,
-    0x2c5bad6a50877791, 0xe6c7b56d7a082047, 0xf7dda5cb2de405d6, 0x2cd73801b744ee5b,
-    0x9081fd89f83798a5, 0x3e14556d373d3fe6, 0xad2b59bb7ad5ac31, 0xa4379435b6ce20e8,
-    0x965080ad797ac108, 0x006bcb2b77305f76, 0x2a2305e5929c8d3a, 0x66b97a97e638d110,
-    0x8693abf649390323, 0xd791568ccccfa953, 0x87ca52ad1ae73293, 0x4cdae862343bfe37,
-    0x137ebc803ba40fea, 0x9d783982fcddd804, 0x60b12c313afd8118, 0x1301a2033b81dcd9,
-    0xb0f87178a1788e83, 0x49e1ba4e046f74dc, 0x4a8ef04c99f64f63, 0x17267c89699f05a3,
-    0xe00dffe8007a4ebe, 0xb0206687b8e8e987, 0x34e64f49eec20eeb, 0xdf3b59dd39a31ddf,
-    0xb9fa90e6b8c849a4, 0xa81c666355a04cd4, 0xa76cb8a38d2a6d42, 0x8ce46f40c7531ac8,
-    0xc2e6876cddacc75e, 0x28ce2457f92c518e, 0xc0b382e32cea96f6, 0xa5dc42066fe8e178,
-    0x4e2e40edc0a4f2f9, 0x7cb2288b2902262b, 0xa791a1259ccdb082, 0x4950cf68d95ed00f,
-    0x99e537088ab1d3dc, 0x227b918704795038, 0x38ad5cce105af853, 0x04d10b2c27fa92cc,
-    0x6928aed4a249b31d, 0x740b1fe5c0f9e0d2, 0xe67d63e73f5a7586, 0x1db90689e20c7d69,
-    0xdae96a19b377ab4e, 0xfb53a7dde6482636, 0xf4d456b6a7f4aa73, 0xefd1db391548d216,
-    0x3b89502fb8940cf6, 0x99f0f65a374922eb, 0x2a06b55f0a4ed73f, 0x6ceda685a14147be,
-    0x89adb2a3854505f3, 0x835b035a93dfdfe4, 0x24b02fe829dbcab1, 0x3c1fedc4def35e29,
-    0xe7b7b84a8da26074, 0xda09b76f13dfad27, 0xe261c04bed39cccb, 0x7e16b5dbba4ec63a,
-    0xf09e97efac3dc7a3, 0x2116076e29eda493, 0xbc2239377dd2bcb2, 0x4a2e17706ee2ac8c,
-    0xae0e3d9a5cc05810, 0x66ddd0251b663cd2, 0xdc6b33cf5bd00f3c, 0x5d43f8ef59d40947,
-    0xc3f1ab37dffdf6cb, 0xb79351367a16ed5e, 0x98607bf0efeba77b, 0xbe46e4c39a068a1b,
-    0x6fd6b65998993282, 0xeaada4711867b42b, 0x4a468a29e195bc71, 0xf705974b0a052829,
-    0xa017925f27695916, 0x65d473c06aba365e, 0x55e158b0638006e3, 0x70cf68a6b0824d87,
-    0xc8c67281c8132ce5, 0x442d793c536885ab, 0x3f41c26ccf9303b1, 0xd9203998316b28ae,
-    0x9dd3072ac31b92ab, 0x68865028b0c545d2, 0xc0e8a9227bddf75c, 0xeef88e5510d722e8,
-    0x48a1d54babde1a45, 0xb4a6b37fc071d634, 0x395ed5a4c41ee453, 0x11f619dc57cb51fb,
-    0xe6b458dce0a6986e, 0xf86e03d3c8dfba98, 0x9e94cbbce2de1021, 0x9827d9a57c0f37ec,
-    0xb5ae67d1209f93e8, 0x0a970d8ed0f66179, 0x5a3702739d7ee919, 0xc6f4e97fc8ea9392,
-    0x08afff0ad90b19c6, 0xf13af5eb4c643464, 0x903bc8ffc1fd4b00, 0x3b51dec8f84c114d,
-    0x9ab101a7599fd335, 0xb69703f292e15102, 0x265040209c8ea1d1, 0xfcba0093c5bca899,
-    0x25a8f5744e8c2a12, 0x9d627c9dbd2befee, 0x12e69e5ec0b0ae6e, 0x22a78d9579de862d,
-    0xc8688936b9c5772b, 0x3053e661047e2ade, 0x33f315c315baa88f, 0x47a3f15e13037234,
-    0x70bf7b83492cea71, 0xc19199b4999dfe59, 0x0249e78b4c752a38, 0xc54eaf6547887b4d,
-    0x17d4af84386844a7, 0xa17c75da7266e438, 0xfe00d9ad731b2593, 0x5c67150f5c615fe1,
-    0xb8977a9c205ab3cd, 0xbc5c26f79859d850, 0xa54b081ba18a3cbd, 0xdb222cacf118e21d,
-    0x2e198106b824fc4d, 0xaa3376a58703a0a5, 0xdc938172dfd640a4, 0x91bc6fc2daf2d668,
-    0xaada40b2f714bd24, 0x62e6c1c3cbac10cb, 0x531c0e0140e16644, 0xa0339d31212ce840,
-    0xdc8bbd340000e251, 0x224e2b4b0c20c83c, 0xbd675095d8f2457d, 0x136051252b4bbefc,
-    0xa7bb031ac2d38963, 0xb369b1b3c2d7fa26, 0xd10ec1b00150a319, 0xe9456ba4cf9a119e,
-    0x67e7290cb300fa18, 0x869219868610310c, 0x801d2226c82d2af9, 0x905417c64d5d1ac7,
-    0x55181ceef58117bb, 0x4448d409ad66b800, 0x04739cc6f58724ef, 0x5049e7121a6454f5,
-    0x2aa2163d897e0e3a, 0xeefe9ef726d490fb, 0x7bb6027e75f1fa22, 0xbfe0a8331430abaa,
-    0x252d6270d1ea3aab, 0xca4cd51a02b889f8, 0x50bcc86a5fd6d914, 0x60344909e79900be,
-    0x6e3debda97364165, 0x88244b259ae9c343, 0x44e00b07a8cbdec6, 0x550a994825d90174,
-    0xaefc23d2dc67c4d5, 0x7fbc47cd063685e4, 0x26ce1f2f7ac1e565, 0x6094dfa72274cb6e,
-    0x3c81e0080c6f28c3, 0x93cd01f6ed0e8a7a, 0xf10cd6de5330d18c, 0x51a2f495d16ae132,
-    0xab1281c0a6f3e263, 0x4749616615d4d696, 0x62d9a1107fb76fc5, 0x271c6614e257a195,
-    0x562771a894fba71b, 0x4acb9b35993077e4, 0x15487679a3e610ae, 0x96b5935e29f3b6ce,
-    0x3ac679962cc24288, 0xbdba5ba8d6a9f1ab, 0x6163bcb8ceae797e, 0x435c14d14dbcb9f9,
-    0x9a27091a7d9e6dc8, 0x9caf996eb61ee24a, 0xebb617dfe7061002, 0xec85906fccb0041f,
-    0x8861a6f157c8f590, 0xc007df89ff89f5f0, 0x46d1b31b1608bc52, 0xebda9dc33492471b,
-    0xe90148e2a5559fb3, 0x04cbbd43981e8f0d, 0xbb92eb80066d9f89, 0x8df1e7feab934c53,
-    0xf13de097d481d6d9, 0xf5adb3bc0d2ab196, 0x6e89cd95563a53ac, 0xf431d671505f3e89,
-    0x8b2aeeee2e12c617, 0x5457be17699d6462, 0x68f2d83367e8384b, 0x8663096839f19077,
-    0x02e3794a101792b8, 0x8386d6015b519852, 0xe12ffa280c65703e, 0x87e9000517657185,
-    0x48fc40a17850e6fc, 0xc84cf37332f1f383, 0xb7880e5b9768cd98, 0xfdf421888fb536d1,
-    0x083adb8d63c4834e, 0x279050413a604690, 0x15bb75e4dcf64ea1, 0x2916e7d7d3a8fb28,
-    0x7e883c17470f4745, 0xd71e4131723213c7, 0x33661fbd0e5b7af9, 0x8d9dc09745d9efcd,
-    0xa970e7dd9c315c8f, 0x6aa6163fe8d750dc, 0x9d3b3c8872988cc6, 0x7513271f9917f038,
-    0xd458165179102716, 0x8f270d1e261ea143, 0xb534f6b92412a6c5, 0x2b41f62f684f8c0d,
-    0x07d0b81167a38b5c, 0xddacebac44d6ac77, 0xce96aa5345f3c6f9, 0xf726bd7c4dd2adea,
-    0x3400f8427362f6f7, 0x384a65996b8c0af1, 0x6b594db20c54061d, 0xaa34cba6b51c2374,
-    0xcd73c12bcd4ef069, 0x33bb573cbbdac5b6, 0x77af7853d8b7c10d, 0xc58bbdbf5ebf6ded,
-    0x688e085e80ff05d6, 0xa481bd1151438c09, 0x42241b76777b5dcc, 0x66c1482e0154510c,
-    0x9bec24031886df2d, 0x16d698dab5b706a2, 0xcfa8adf7fda5b80b, 0xd049ff0290b21f13,
-    0x41ba61f526c6c96e, 0xe2c8283451a6fbd8, 0x43286298f58b3073, 0x0aa3181a01e229c1,
-    0x037e860db6414685, 0x38c71eaebc1c1243, 0x1f2616a7a04730e2, 0x609cf5be086adbb7,
-    0xf601f58c1829d267, 0xab1047cbe96412c3, 0xb925a6ed8c81c1d9, 0x26ca00e8a2d8977b,
-    0xfbf63c97a18fe824, 0x9ad885739d58953a, 0x5b494eace9a309ed, 0xd73bf17a0d3a5ceb,
-    0xe100199d868f9a65, 0x71b226162355af91, 0x39a5d65c94c9a579, 0xbc17316a6bdd5f2e,
-    0xc047416407ab2f43, 0x0c5e90e81f0e8793, 0xa46e06da430f7a41, 0x373185152425bf76,
-    0xd4cb7707e9d7f14f, 0xc94f34d117a1c234, 0xf23d404fdcdd65d5, 0xcb2ca7dd14225307,
-    0x6820de4517b4607e, 0x38fe599d097c2668, 0xd1bffa50d08e66b0, 0x88336c6d4693c0bb,
-    0x93f26209d9aea25d, 0xb517b1680725d8ce, 0x0e94622c53d05fc3, 0xabb9a86a405ad02d,
-    0x5660f9655c814f50, 0x7d0fb023c4c73fe8, 0x260d45fc4d0862a3, 0xabf877ffdfb307ef,
-    0xb7efde6fefd29d77, 0xbf3d877ed6899401, 0x8473568b707642dd, 0x71a00174cfd28680,
-    0x6dfede3dd0874d68, 0x0add264e8ec95a02, 0xccf606d0a098597d, 0xff2eeb0440d37cde,
-    0x7692642386cbcfe6, 0x2798604db5e6b99d, 0xbb3cb7749ba7a2ba, 0x6447922507c60f37,
-    0x9c13474c9e88085b, 0x2f9839a66dea6997, 0x35fc7d2e07f78a6f, 0x479ce7d9420abd49,
-    0x5a892978659bcc29, 0x2c45799ee4d5555a, 0x8ac497c1f4e0dd9e, 0xc951cdbd20c6f532,
-    0x81c0ee593e551d63, 0xf5f0feab4a6aca35, 0xb3e91b3de31cc134, 0x4717cb3295c418c2,
-    0x75310bdd629ecd2b, 0xc7a13a1d8ce866a0, 0xa923ae62c41c4745, 0xccea0c6ad0e5c2f1,
-    0x2050d28fde35c32a, 0xf3a4eaa2869d410c, 0xa0c5da1f6365a5c0, 0x01543df48764c6d1,
-    0x2674d0801b4e72b5, 0xf2b22727552e7676, 0x4e5929ae8b41f8ea, 0x4bda177c2081c12e,
-    0x8002b3b0e178a204, 0x039b7b2ac924a062, 0x9f1757ac10a9e549, 0x3cd5aa4eb4f10b58,
-    0x2b071d1986c6d707, 0x16015e563a966ba1, 0x6e6e44ad424ad459, 0x812230cb3dd56189,
-    0x698c56672c2a0244, 0x587c805e0db4d82a, 0x9efb1db84341dc98, 0xd3b57c888f025bc2,
-    0x5a6b76b567664f29, 0x68874ea94ab3e260, 0x7936460328e4966c, 0x4ce0b17cfde2e497,
-    0xb7dfbefef9e98be1, 0x3c3bb32f5d94e9bc, 0x48007863f0d69cb5, 0x4a1dd1242f885bed,
-    0x241749c653c6708d, 0xf419e535af8af2a3, 0xe92896340ae6e98c, 0x44cd0e9b1e807d7e,
-    0x8318a0a89dd5e8e9, 0x0679e02301d44112, 0x93104d6057e0b280, 0xf10454e02cb133c6,
-    0x3e5005fbd7592af4, 0x42aed9a49935e4f1, 0x44c8636bc7423b7a, 0x21ca6f0c5bc48a36,
-    0xf90dd86a778359d2, 0x89a95a67092a2b3b, 0x25955b07cd44b4e7, 0x57b91ec29e2a4f89,
-    0xabd57263f55b00cb, 0x37ad67a082f5afd1, 0x02e6fd4ee8983d9b, 0xf319bc3560a86de5,
-    0x088bf373202ec299, 0x5e40cd4fea329912, 0xb772b1f988c6b4b3, 0x4db4c37af4894188,
-    0x368f79ab3a7b1de5, 0x3c3a72979faadd2a, 0xa5071347d688bf00, 0xdc8d111353ba8033,
-    0x90a71103227ceebf, 0xe905ec8111abe1bd, 0xa434f97f908d6632, 0xf1812d97f970cd6f,
-    0x0bf53f67e955bc9d, 0xa8f76f15df248685, 0x96f86d6e64d0e3ef, 0x0a06b204406d5c27,
-    0x2b9325e636392329, 0x3f7e9aac3c69e5ac, 0x6aafd36f417c0153, 0xbe0e6fa20866c01f,
-    0x57d44ff5c2aacb1b, 0x92ff6d02f2653e4e, 0x27b408730ff6558f, 0x41227c9cd30bee13,
-    0x240adc7e1fe6c6f3, 0x7a0a9877ab52d5e3, 0x16cbf98c47fb2c95, 0xcc39319fdb09eda3,
-    0xaa62672a4e4e6f73, 0xbd5b95982d1210b4, 0xcab396e65e9e1984, 0x18d3997859871f39,
-    0xc93d71bac3d06272, 0xfcc979c26fdb0030, 0xab356bb285e1b1ea, 0x1e8e480b4c1daa01,
-    0x8cfaf3be282e3b05, 0xf093d2106932e85e, 0xd71603af220dfb5f, 0x49f153760e659036,
-    0xa6c3692e5982141c, 0x4e2071cb24bf80c4, 0xebf120c72daef3ba, 0x10fd962e18d6642e,
-    0x21fb039d3d4f3ef3, 0xec41d1bbb393f811, 0x9cb02b355150097d, 0xee43999ec7c1ff02,
-    0x2396cd56a6551b38, 0x48f0d46c2fcb4b62, 0x2c78b2e105aee848, 0x1c96c8086d828440,
-    0xa5b180739f67c812, 0x43ffba8c650865a5, 0x5652f58a088f9fcf, 0xfedb50d5a26b8542,
-    0xb4bdd281c95be1a4, 0xc0382d42dfbb2311, 0x1ff16f91f7d5bdeb, 0xa0b28c8f731ea631,
-    0xa26d9140d7e6a0b8, 0x0ac43b85ac22a676, 0x4766564c990b5694, 0x2747ff383100d37a,
-    0x47662db7cb85caf2, 0x7ead9cb3546cb3cf, 0xb6ec4b0778e7dfd7, 0xcfe06d696846101f,
-    0x42ab246ce09f4276, 0x08b8b4f92f812327, 0x499643ea532558e2, 0x61c47ac4b58c781d,
-    0xef7dc40312b1a5ce, 0x5f02ca82d397c194, 0x04b32307ffcd55c5, 0x82d000228fcfebb0,
-    0x5502d82ea560ef18, 0xc7e896664c37ee5a, 0x70706a5ab7ecbca4, 0x5e6eab0ff93a8d5a,
-    0x9f7d7602eefcd69c, 0xe534c8b499321bc9, 0x8c531b07821ce2fd, 0x805df673265df9f0,
-    0xc7e39f7f52b92af5, 0xc8930ecabb3424de, 0xb55e59ff02d48e59, 0xf66d48d1aa0fadcc,
-    0x6913b8009c8c1cc9, 0x043ea4970d3b8dc4, 0x1781b223bbfbc168, 0xfdd589935c699d5a,
-    0x6185e38dc5c62d5e, 0x153927058c99c794, 0x0fe07992a755edf7, 0x3ce8165df9f922e0,
-    0xb8c70a82e44ace2e, 0xa9e21a21d5b4f971, 0x5b9fe122a7a25148, 0x4d657fea28768dae,
-    0x921b8d86ced847c1, 0xb59e78a5a553ae58, 0x2e5e07a8c99eb096, 0x1b43e7f880244ea2,
-    0x6a958fbd5f3b3797, 0xadb40dfc2f210e2f, 0xe99b6f59197f000c, 0x0e30799ccca896f8,
-    0xcae5bc36ce1f178b, 0x9e16025864ae43bd, 0x71f788b76a9d3a18, 0xe63e27dcc3afa715,
-    0x27b94d7df302a76f, 0x4943470bec0f8b60, 0xe8606d23f35d156e, 0x9c883b3bbf560e70,
-    0xef989dfca0109260, 0x797afe457a9e50eb, 0x438fdae014f6d072, 0x05c42c145c5d436d,
-    0x3bc0770e3ea6e155, 0x96cf8a2bc1426714, 0xf4e33a442406ae05, 0x0d1d050314140be0,
-    0x77ddca358e900407, 0xc9ca88313afecec2, 0xa257a959140b68b2, 0x53d6236f6c7a23db,
-    0x6b5166b962fd5df6, 0xa56838f6f2eb4e8c, 0xa34e8c654f44f552, 0x882a06145efa0c02,
-    0xccaf010ea361f8b8, 0xd65b371e97cf346f, 0x50103aef2502ae9f, 0x3a851bb43435e24a,
-    0x314d74ea54352773, 0x6b9584ff4ac6380b, 0xffcf900ec3c9bfa2, 0x83ad1aba381e7fb8,
-    0x994321577dcc1601, 0xe24268d1d7458e5f, 0xd3ba9cbf4a6ff013, 0xb45c7fda2c0e7777,
-    0x70b65a9fe1e7352b, 0x757ca03b7c396000, 0x3386eea74925c287, 0x80d280915f6dae00,
-    0x2ac458102de4324e, 0x6a2975a5984f6662, 0x1db8efd84cb693ec, 0xaf45a2acf9ab6604,
-    0x6729e5682b3a3c9b, 0x4f0222216d7f5386, 0xd98de4093108e5c7, 0x83d4adc719236e6c,
-    0xc97bb56ccef92e68, 0x27afb4850c94fa26, 0x9d65248b863420e7, 0xc433f490faaaec31,
-    0x5d4be30ede13795d, 0xd06fe3cf5ee4dca3, 0x3ff291a06ba27dbc, 0xf469342f6947b4ee,
-    0x5b8442947ee0f5d1, 0x661c5ed09668c859, 0xffef0a6710c77d93, 0xa08909c059d2effc,
-    0xc0648ff3c821f104, 0x48f425b10a480901, 0x21f5a2484101598c, 0xa513e7235136227a,
-    0x1f2bc35e6c96d267, 0x7943dc033a29c0b1, 0x6c9ebc9c0c239932, 0xea4f74b08aa8d2ff,
-    0x05dfd2da2c000000};
+    0xa922e4094e340102, 0x0f7d5f62e7961604, 0xe658a3ccd0cae557, 0x3d44638c52ea7736,
+    0xfb0eea89b70c8f97, 0x8c6450cff094985a, 0x77304cc354cb4cb5, 0x45b569836b2d85b8,
+    0xa2d52423d186f8ce, 0x28adc5a820f58b90, 0x17b2504b8c1c5664, 0xe996e60eb7b79ead,
+    0xf1c1d21a00468b39, 0x17f14582f21ba940, 0xe426e981dd89c4a4, 0x2c554f9aa254207b,
+    0xd6ba56221b747227, 0x6ac0b98f7d65c1fb, 0x4e588eb0cb2d773e, 0x74b59e21049ddab2,
+    0x852a31a9b78596d6, 0xd45ebde79cb35c3c, 0x8c5c82ea40ae3b2e, 0xa1a15a526c0b098d,
+    0xb68e29da1813d39d, 0x68eb586a3c7b7367, 0x0fc790c21c32bb65, 0x726331600d497b20,
+    0x811a126441481216, 0xbde5c24f855614b2, 0x7b300d8b51c694aa, 0x70f16e13069c45f7,
+    0x33a63e4b62763c13, 0xa4a80905973958ba, 0x64ffdfde52bb3534, 0x2432082346225b32,
+    0xb8acd7b57a467a36, 0x76984464612c3038, 0x5860231f936964e9, 0x4d3920f2798572af,
+    0xe09997ca624a100e, 0x66ad5290f237b7d6, 0x898547ca7ec31f46, 0x769f2d6972d37b16,
+    0x3fd34ea466e113f7, 0xcb86e3b0f8e79999, 0x60f71099889f20ca, 0x3ba4e3d516d2e1cd,
+    0xd56c8b0445a51376, 0x36d0c020ea98ddee, 0x862cae9fa4d816d0, 0x02ff1c4f1d9d80ef,
+    0x050ea7a195e41a93, 0x3c37ae21d23abbd2, 0xf9c492def322d7fb, 0x02b997c2a43b3704,
+    0x8ba6123033535e24, 0x7bdfbe2864549fa6, 0x9eaa128c6f7e443e, 0xa1ad243e697c68c1,
+    0xb448a2d909dd2006, 0x8a3ae0ecd05b310a, 0x53a56407626536ae, 0x6b51680697026dd9,
+    0xa0250ce67a116d61, 0xdb5b66341da7d466, 0x9b84fcb966672dde, 0xcc6e0b38dbcaf863,
+    0x801b3bfc56d99863, 0x8b6fb8b1a70603a4, 0x33a72f1970795a72, 0x5e5f999b95d954b6,
+    0x5b568ed0f9d228ac, 0x7d5f3df5d5ab90b8, 0x15297f27f440d06d, 0xb5c623620dbf1243,
+    0x7fda0d7f558e2ca8, 0x5e31ad7e65f8d8e8, 0x55d0341bbd522b1e, 0xe017a56910549a20,
+    0xfa5717a2fdf58d34, 0x470f9eaa698f45dc, 0x999ad39c1b98df04, 0x9dc45f7a9f843e12,
+    0xbc9c259ebb7e2fe7, 0x74cbae4aa0ed0d58, 0x2019fcd4b96725a1, 0xdb7c9b79add9e172,
+    0x0566a00ef5a6f0bd, 0x1936f6ac58bebbbb, 0x1451106024b466da, 0x1371db1182df6ec1,
+    0x5103b9ac3d012bc7, 0x77288dcca229e6bf, 0xefed4343f681c506, 0x098928fd64ac2d77,
+    0x885e5e2b37060c8a, 0x0d302084de49cd72, 0xefeea6225fd2872a, 0x12011f4201fde221,
+    0x8ce2358214b5aca1, 0x452641107db706fe, 0xa44cea3bde142de2, 0x92c8b26e7a34858f,
+    0x1374d89934ba546c, 0x58a3cad0017c836e, 0x9a4fe8b7b49066be, 0xc83068bb2d584620,
+    0x591890545721db93, 0x6af64a9326606875, 0x353b6d0a351d738c, 0x1438ecd69f0c199e,
+    0x6734df57d84274e5, 0x87a2961f9ce9bfa4, 0xe92775636fe247e3, 0xcb492d41e3ae4b2c,
+    0xe68a7e094df29a8f, 0x681052751155ee4f, 0x007ad1788f7efdbf, 0xc8673024cd661cba,
+    0x10b15667ace78d07, 0x7bfcc0f2a1b2b4b6, 0x83a799310fbcc9c4, 0x34f02ad3baff5bd7,
+    0x01f269d9747f9311, 0x1ced8dc693e0193c, 0xaf00b739d47708b7, 0xbef67a7c4398399e,
+    0x184adfebf56c3dd2, 0x231a249ecba3f038, 0x32a047ff53a4a069, 0x0dc570ee26a9fa22,
+    0xa3d9844352aece90, 0xc642b176414a2342, 0x5a8f07c632176bcb, 0xdcfb6c9c83559e22,
+    0xe120615546ad1760, 0xbb563bb18a91182b, 0xca925e8013a17206, 0x3c08087bb12700b7,
+    0x01f3aaee17ef2195, 0x7a34b97c61b5aef5, 0x089e20d1d9acaf8e, 0x23e059adba86b24c,
+    0x84707e87842f52a7, 0x486b845a36988cab, 0x09e9725751a94bfa, 0xba04830f21a7a573,
+    0x025f8683e884745b, 0xbcdce517fc806fa8, 0xee34822740a6019c, 0x0a66f9f2a4a20223,
+    0x25a3bd38ced01e54, 0x48ba85de6d644cd9, 0x368d1b4322e5223b, 0xee0fb36eb7268b06,
+    0x96b3096f222e1724, 0x1350073ad850a47e, 0x44e8146ee8876e30, 0x00dce1976eb98fb8,
+    0xe70b2ae03ea2802f, 0xf002f5f0162fd0af, 0x92f720b345dc57a3, 0x1dafb57121ec3ba8,
+    0xd5bb0e5d9c6ecc36, 0x9b6abc4c37e7fb88, 0xc64db2653c340d59, 0x14d305983efc0ad3,
+    0xcf69ceae87325fda, 0x1d355289f844f0d1, 0x10fc433a5204b039, 0x4af077d41d048306,
+    0x918fd8e4cd8df811, 0xf53657792794571d, 0x56f4bc61f5d7f29e, 0xd34a79675c252d02,
+    0xa9b05e6986c79e64, 0x401f784ac8f8c270, 0x500fda1a95c5b2c1, 0xaaeeededea5e6b0f,
+    0x8e239893c2c50c8e, 0x7e25d633e8af8762, 0xcae616c09d326b0e, 0x29ad3924abcd21a5,
+    0x358708481349e65f, 0x3dc71887a83b392c, 0x2b8e223ef47301b5, 0x9ce6381346cb2f03,
+    0xaab29ef40705408b, 0x92d142dbebb02b5c, 0x396ec6b278e0f384, 0xd1fcf1aef401766c,
+    0x6eb75bcaaf551be3, 0x70afaffe15878f1e, 0xd724f4ab0d0f6274, 0x64046720fa7eccdf,
+    0x7f2885345b6568f1, 0xb6f2d598a07a12be, 0xe7d34a46e3defe61, 0xa73778f4a054bdc1,
+    0xfe8372128c7b4ff6, 0xbb7c4d257b54a2a9, 0xd207c9e5f8c50abd, 0xfc0641d1debebf6e,
+    0x7db1ca37eeb14db5, 0xdf0ff60e0e60fab3, 0x1dfe3113c30ec14b, 0xdc3bc9eb6d191a49,
+    0xa5b75da154ea52f1, 0xdab07baf9eec9f69, 0xaaf060bfa3efb173, 0xf88c00f169e51152,
+    0xfde3e041af3f78dc, 0xedf5f70f37bbede9, 0x11f71e1d06bdc78f, 0xfc4e89ce9ac2fe93,
+    0x8300d92b51f62bac, 0x2a2c37f80ff60ffb, 0x0fdfc68d813cdb98, 0x797899b323957179,
+    0x26019b4a8bd8da1f, 0x69edfc07510cdf30, 0xd037de217de8551a, 0x6507709d38c9afe3,
+    0x32dce2fdf4af78ad, 0x60581c5b8d135641, 0x41b31191e8c0219e, 0xc93021205de40bcf,
+    0x1fd6cef58974a35b, 0x69ba928624be5ed3, 0xedb5ff2023714e28, 0xc8836ca857863a32,
+    0x2e2642e8125fbd14, 0xdfa544a5aaa04160, 0xb7b4e80c8e431ad3, 0x063a2fa929a64fb5,
+    0xbd881d0aa4f9a301, 0x04bde5517f24b502, 0x5dd9ecb52d190672, 0xf92ee10c297dcbe3,
+    0xb05f6b829ebc305e, 0x4eeade5f856967da, 0x4d187f68044da727, 0x76fb91a29fe1ac45,
+    0x3a23f51c2b51cb33, 0x57dd19849c28ee0e, 0x208d370d677a36fc, 0x4423adf0f1823e9f,
+    0xd2e7ed1673dc93c3, 0x52e2d97027223278, 0x52116d86d5d263fb, 0x5e7e1e37ddb0b01d,
+    0xf40e3010ee295383, 0x3b48c4db8c8c80c6, 0x8b9a0b272054773d, 0xd213dbdd836b2d8d,
+    0x60df6f34ee0a032f, 0xad76a120035909a8, 0x22216599cd767777, 0xf4155b784a40e469,
+    0x9a9f44e9d3747116, 0x85c9a8b777100c1a, 0x2e463fc281aef475, 0x19f71f8dd7ddeb7a,
+    0xd1f13e093834bdf0, 0xb2e22956f50713b6, 0x0fbbeb25e90e361a, 0xecd07b8fdc560718,
+    0xedbe8f0f6f74f110, 0xfeddc77b8f48e182, 0xc82bd3fd45ec6986, 0x12751f13fe751e71,
+    0x9b0ff7361b1818af, 0x4d6b208691b3a2f5, 0xdc89892eedee9ec0, 0x4cbc5cc0486ce735,
+    0x2b37ad6806831c4f, 0xa5f26114fbbc6fac, 0x72a117bdeb4ef550, 0x1382075282b534f2,
+    0x5fc6182402ecf551, 0x085e7444571d5971, 0x5f363074775fc6b0, 0x0259fa1efb470884,
+    0x1a25b1ebc9440c2f, 0xf8f0c5ea05ec4270, 0x20b8f394089c632e, 0x2a9b26f8aa1ac7c6,
+    0xcf6fc2148c899b55, 0x287212e014d080c3, 0xabd21bcf1fd644de, 0x0135b0a60aac69a8,
+    0xb17c5caa97a0b5f4, 0xc08793930405c3f1, 0x01b2d7ee60c44f59, 0xc4446ca404aab651,
+    0x53f86d5b790951c1, 0x76a71d244457e0db, 0xb037d86b4359ecbc, 0xd443c4a4243e3c04,
+    0xa45562e8fbbc6bc2, 0x1d683b1f6b9fe659, 0x4c2f93c0d396ea20, 0xb24e23ce6b49d6c2,
+    0xe85ab3a4101f8bb2, 0x2d43e10522d5284e, 0xcbb86587d9f1226c, 0x65b7558b74b68474,
+    0xe598f456a73e8d48, 0x5c79daeada943ecc, 0x4c638a21043a2103, 0x6125f76e77e8e52b,
+    0x1d988be8f5cc6da6, 0x062f3309e97c77b7, 0x12e26b5447776049, 0x852a663c7429efb1,
+    0xbcecd41421bfbd75, 0x685fbbe0a55fc51a, 0x1800af44d8262a60, 0x01cb699994c96c86,
+    0xfcbb6c456fabf6ef, 0xd75f0d5aed4ec339, 0x8f2fcbff1259d68d, 0xf97a91b5d4575941,
+    0xb0d2d15cb67d7ed0, 0x3655e9a5dc31c358, 0xbf07066143d8c30a, 0xae6daa760c63d78f,
+    0x5a8a15422d532d5c, 0x3687c872ad8baed9, 0x31cdac0358fe038d, 0xfd84371adde0b417,
+    0xab3fb023a6f4435f, 0x799930aceea0af1d, 0xc8887aab923df73e, 0xc0c10b456bd5e280,
+    0x00f6f8e2afaf83d6, 0x07a216d01b399c6d, 0xbb4b9f336a8df1dc, 0xc7b0b25297235b44,
+    0x541c0d23d2164846, 0x2b6d405654cf02c8, 0x1528e6e8cc6b9fc0, 0xa72da9d238887417,
+    0xe5d70f7ef3e48a85, 0x9a5582e98e00e1e2, 0x5ca6fdfa568b82a3, 0x42de709e306cadf9,
+    0xeb8d06259844ebbd, 0x872323470c54f711, 0x76e987df7ab16c6a, 0x71949fd698a98b3b,
+    0x798fd31b10eda2ce, 0xdfdea2cb396c1dc6, 0x66a0bdb24c395395, 0xfede613bc8a8becf,
+    0x7c8777a524fd8ced, 0xc3d1de160fc87c83, 0x926e50ce6145a053, 0x15c9858718ca1ff3,
+    0xabb87816712bb1b0, 0x499a4c63f8705f6d, 0x842a823525564bf5, 0x2476919d5b12adec,
+    0x34dbae870f94091c, 0x0fc7cc5859b436d4, 0xdfdc48ac466e2fe0, 0x0b213b42e8843f22,
+    0xbd7f36233219c48e, 0x2801aae99927d036, 0xa5abaef004423a6a, 0xeba07421ec251114,
+    0x4d10491241829a1e, 0xb2293d930c5621fa, 0x219f60ad8710e107, 0xcf2d516d76e46afb,
+    0x8407e07aa4ae2bba, 0x209a983f14958d15, 0x9568fd21f8806450, 0x181bbcea1a736cec,
+    0x0f54958d9b2df604, 0x7ef6c5ea9428f0a3, 0xbebfe6fbafe180d7, 0x5cf48f59d39da1c5,
+    0xd1b4ecf0fa356833, 0x759ee5d8fe248084, 0x518a35b2aef4cb02, 0x55e003417fa4aabd,
+    0xeab197e82b224d7e, 0xc7ab5f8187675bd4, 0xfd49dd91d75913fa, 0xf4ea1207b74e3df5,
+    0x0aaf38076cbe8681, 0x8096923dd6eabd03, 0xd8596aa9de86c802, 0xddfd61c4e13fb9c6,
+    0xc0a88eafe2f0635e, 0x7a6d6f36d133d69a, 0x07e4142bf54f2e3d, 0x4ab41380a64b6a07,
+    0xba216cb8cc3138f9, 0xa0cfe2235f863bfa, 0xa9fa2fb801aedcc6, 0xbece3691d050752d,
+    0xd3995bcd57477589, 0x6c6181c0c304c016, 0x1ce2665591fe10df, 0xdcde56c4bbaa485f,
+    0x46297c8e7de61b0f, 0xff8757c5bab1d5a6, 0xab72f431e3ed7ff9, 0x54c03f303630dfc9,
+    0xe1a22ca203b592b1, 0x0b3472ccb4fd1298, 0x8d2a247073d51255, 0x494c77ebf6db2419,
+    0x3a7ed3bec3bf7820, 0xdcc2060df215b112, 0x30f35a78d0cd6a67, 0x029c7acac4f86b49,
+    0xa7d6d8b5f88e7561, 0x908b2adc1958be91, 0x59232b045e4dda4f, 0xe3ea2ba068929d3e,
+    0x4b91ee93457c2313, 0x8cb3de944b7febe6, 0x12a9610afedd8585, 0x6131593b4eb77fc7,
+    0x713aeef145a7dd48, 0x0454a7efd149a390, 0x70f19329a1da4aa7, 0xe79cc15908438589,
+    0x5397bdbd5940e668, 0x5fe4cb326eaf4d55, 0xf85c07eeac5482f5, 0xac3f00090025433b,
+    0x559c1bd0784de7a3, 0xb66ea5cd5e962316, 0x14f44b4ae206140b, 0x1139d173b8411195,
+    0xb75f16cf68305bfd, 0x44d1ac4ecf1b9d69, 0xf442b90a2d98e050, 0x60933e4540b88328,
+    0x14c2bd44cad670d3, 0x32f3c088465d3a49, 0x974550128bd62aca, 0xf332dcebd7eac58b,
+    0x6ac37e02706cf885, 0xe83236ad7b2b3ed1, 0xc7a9867bf6ec41c9, 0xb0da09751bbbbb6f,
+    0x4a168eb544a9b406, 0x62a1f2390c4d0a2c, 0xdbd81c9ed73e553f, 0xc7de78dcfe467792,
+    0x40070c073eadc77a, 0x86574851045104d2, 0xfa6b1121dd4a6263, 0x0c75540b64625da6,
+    0x567c2cb17ef30dcb, 0xd66dde27d26f42c6, 0x562bceb4636abd85, 0xfd6fa31adb0437ea,
+    0xbdc10dd52be5b7ae, 0xf7d0dbc0732b79e2, 0xb5675a7d6a63e323, 0x9ef18b9a11e7da96,
+    0x29a46f55117be48f, 0x91e267768dcc4a52, 0xc7601709f498f279, 0x60b8a6ebd0f5c706,
+    0xf91d3b2ae4098779, 0xc8e6517b77d7ba33, 0x899edc503201957a, 0x614d2cb4008978a5,
+    0xd67e0a0d7f4d5584, 0xd1e8172f41ee8785, 0x971a77cac0b62568, 0x78bec585a3dec7e1,
+    0x79d196fff67d69ea, 0xb4e06213d529a4d8, 0x8a1376e2b15a6240, 0x4475d63a2de22bd5,
+    0x222c8989aa145176, 0xde836bb0f9425207, 0x017e786792357136, 0x2d9d8c8aa300619d,
+    0xaa73c2294edb0422, 0xae23062ff20b3e12, 0xbcca89ea8a2fe60b, 0x0f276c90c4736fa3,
+    0x38341af9a0a84857, 0x17c1e88557bbb8c8, 0xb639b5e3cca1ac87, 0x9920707ef481c5a3,
+    0x2792a74e5aa7efdc, 0xb4ae90b46a6b6f25, 0xe30a72322d1720c4, 0x9cbed0262b34a38e,
+    0xf49069ce10c194a1, 0x1350ea0766fe3ebc, 0x6170e20c316574b1, 0x48e312366b541b91,
+    0xde83eff1cc419f94, 0x62bfd3c662715626, 0xba05955d073af158, 0x9df9cba8b7e5878e,
+    0x97dfd55f471f9409, 0xc7e1345851aba9c6, 0x9aa9dcaac2e65685, 0xc50ab5696c249873,
+    0xeb80bddddde258f6, 0xa1ec2cb331a7e8e6, 0x4698d58d1722d78e, 0xdaceaad270d8ef7b,
+    0xdd3a234ed032ee72, 0xb4827afef2a2d1ee, 0x0f9e487f260c587b, 0xbd53cb98053c4172,
+    0x1cd4e30c1ac8e266, 0x8242da7c7aa124fe, 0x322f202b9cf9d474, 0x596d7e898a9c2f4c,
+    0xf365ca49775a2731, 0x61d2154bf41f7ce5, 0x9ad36179ae5b7995, 0xa58874fa57bc46da,
+    0x4cbdea906202c248, 0xc906d972b2411a2b, 0x89492289c6cb5a3d, 0xaea9d6575bdccf57,
+    0x588ca054e84b1954, 0xfc1b54204e1a0682, 0xecf6b6af9ac2e35c, 0x72e0b2ef33c48fa0,
+    0x1cb9d9315bc674a3, 0xb397d26ab9b933d7, 0xc3dc58d542cff53f, 0xcaef23a05aae17e2,
+    0xb543a2e90dc33870, 0x744dc2029211714b, 0xcf32f6f1d51247f8, 0x9dbee55818c2e23c,
+    0xe54b92b01a32541b, 0xd1a398cca6b909da, 0x38ab69fc2aa7cb6e, 0xd72a1e952d24140a,
+    0x9e283a480aa41997, 0x920616921ce75767, 0x49a5e8e58b9820e6, 0x5b22dc242d9058b3,
+    0x4640954e92de561f, 0x9ed242b7384135e3, 0xa9242d2330785eae, 0x69411378b522ce0b,
+    0x07b0a36592c98276, 0x1947c59406c43c59, 0xf803389714360729, 0xa5dc72bb938bd8b8,
+    0xa1a073dbdc59d2f1, 0x7395ca061f3c49a6, 0x61c50acd4d78fc9b, 0x77432b04e65be5bf,
+    0x2c16e6e50e4a6d36, 0x0a3184c87a8637ea, 0xd2630fa965584933, 0x3aea9c9adad6ce66,
+    0x2386223f35edccc3, 0x9511ab82f677faaa, 0xad58a66a7fcbfceb, 0x04f180eccbbb56b3,
+    0xd0f53d98fbf54890, 0x1ca1d1d5dc15d29a, 0x9e142b409a91d7d4, 0x8ade0c76ea02ba45,
+    0xcf7407afb052c823, 0x2fa98c395a6ee658, 0xd8a9daeaca185b2c, 0xd4efd450af367abc,
+    0x11ae3f1b3f9d608b, 0xf8695515c9c9b282, 0xb2e39c56df563a0e, 0x67a7d943187a4c41,
+    0x548eedcc4e6e6fbd, 0x7a9afbbe7a031f7b, 0xd453b6184a5abea1, 0x7a559bfd9afec57e,
+    0xdd088edb91a363cb, 0xbb3909fe4a534fb9, 0x1ddd49f84af74cf6, 0xec70c719ebd38942,
+    0x5a922a2570b43546, 0x1fde4aca40047b11, 0x2741a248d81b2baa, 0xbed65c92634e6d47,
+    0xad900d130aac2484, 0x1b6f812bf9a602da, 0xc02015354c3df916, 0x29f6b83ffa03be30,
+    0xb10f626a12b96902, 0xda6b071f5eeaaed5, 0xaba6bbd8fba0b6d0, 0x169bd26333145528,
+    0x2292d80bf1957711, 0xcce052a626ece76a, 0x450bcfd2970907d5, 0x41a29cfd9fef36c0,
+    0x7dea6f295c126aa8, 0x54935543994d5392, 0x6fd9526f9a34763d, 0x5a5f912e4c1a12c9,
+    0x50cfa1b1ff08669d, 0xc585a7775678286d, 0xc6623b5003491c49, 0xc615205af385c759,
+    0x180c227eb321c79f, 0x78f0de35f15c4458, 0x66c9b42a3918a8c7, 0x59ab252e280b7f62,
+    0xb7104948774ad748, 0x8c45e27c121eeff0, 0x2620b675b3599d34, 0x2a114880476c503f,
+    0xe37457f5a33ca8af, 0x4fa91ffa1336c4b0, 0xf601475c05a26fef, 0x184ead630fc21fd8,
+    0x666403fc25d35b62, 0x0dab612196c62428, 0xc483732321d2cf1b, 0x73f3b4f4c6f1449c,
+    0x1aca6614aab59264, 0x21cb1825e280eecc, 0xa2c41cb33a672680, 0x65399ff753cdd0be,
+    0xf56025d1e0a65d5a, 0x84e6f062658c3bbe, 0xec5cf4b5327e166b, 0x6fbd606c2968bb76,
+    0x7bd4e181f6c6f16a, 0x6c4f240a66ac33d6, 0xfed5d794e3663881, 0x5720b5c0e978dd10,
+    0x441b9588eab5bff4, 0x44fc09f14d497afc, 0xa98f9a2f89e3fc44, 0x89a240ef9aacec5b,
+    0x3fb8e1334befc117, 0x9dde92ecae56076f, 0xdb2f545a0aa66fac, 0xd58f65880eebd024,
+    0xf59aa44462ceda70, 0x985f053ad64c00a6, 0xc6a6772ec48c49cc, 0x9c84632a989888e7,
+    0x77ec7a0bfb2242ec, 0x09a324592bb852c8, 0x710536e8f37fdc50, 0x51c22bf1a9d722b9,
+    0x8dd0365e93d7bc2d, 0xc84a70fd291b47ed, 0xbbe111bbbb087e00, 0x1a9a904adf3afca7,
+    0x3bb5bb751a141c0d, 0xc44db4f156eab35d, 0x1b2ea4b7b7993c06, 0xdf68c3bb977a46c4,
+    0xe11de9485e29e1b0, 0xfe28eb98f8218b2d, 0x416a43b1487518dd, 0x1130d8605583620d,
+    0xcabc6a136720f1b8, 0x98d8c17a2bba0b9c, 0xf0c58d0008ae4c12, 0xe41a7b23b1c699ef,
+    0xb1c56e629b692c19, 0xe7684148335bbee3, 0x239db5a5f7e2e96f, 0xefdf3cfde6f9fbef,
+    0x5ebe7dfeafe73fd3, 0xb37f0c68f4fd511c, 0xbc8c5eaa771b0dd9, 0x186ad986a95d8cca,
+    0x2d1e780aa66b1609, 0xe1392665e250c485, 0xe20e387e57f1b656, 0xa24ebcc8859f6436,
+    0x71b601392d1adb4b, 0x4aedceaadfc7b657, 0x3c4e48fe31b3af3d, 0x36acf3112a2a0106,
+    0x9bfac27be7a50686, 0xd829fb3ef05c86a8, 0x59475ccfc32541c8, 0x389aa043dfd721fc,
+    0x24df3977702d7c47, 0x541a3044377c69e9, 0xbc6fedd4d86f9afa, 0x30c673b62eb53261,
+    0x9bfcbdd2c47adae4, 0x1033ed7e38f58733, 0xe953c96d2042c316, 0x707840ddd432830d,
+    0x6c86505146f960b9, 0x8683771d111929fb, 0x2a4712f88d672f65, 0x476cb38a6e556f50,
+    0xd304f35011f5e078, 0x11cb0259b72ee079, 0x7407cf9d2dbb5482, 0x5f2283efb907a048,
+    0x352f4e9be138a909, 0xc7a99bd4c910eebc, 0x4784697c5eaf37dc, 0xd2dd74429199acc4,
+    0xcc7bb1465c44e56f, 0x7cadb04e91f593f1, 0x542d271c24c66d10, 0x3026f0094fcd0cf9,
+    0xc8f9aa83c6d21eaf, 0xc0e883a71fb618e4, 0x242b4a26e173dc03, 0xb18e446bb66fb5a6,
+    0xf9058e8b9ef91f82, 0x6d6fa2a262130e12, 0x6444ba8564b6f9b2, 0xbfe1acad295359a9,
+    0x15b02a88b5e65fc2, 0xb3de78ca57a13c1c, 0xd7b12f8e81604de0, 0x0102b1f3ceab7325,
+    0x10b4ec1066e88402, 0xecd5efbd13c72983, 0x6b764357a8a9fac6, 0x7a30912cf712a404,
+    0xee109ce1a17ead26, 0x363fdc89046cb44f, 0x0ca7d11f2e8b3868, 0x56d5e6f3086eb1a3,
+    0x718e4d829d6ab491, 0x91a1f780d13fc82c, 0x5dfe8a846198de6a, 0x9ad4416e1f67a09b,
+    0xb913f2dbdb1f4bc7, 0x42136db1d0bc8333, 0x880e3689f88e85cd, 0x24a4319e68cee7f3,
+    0x2bd6bacb72274711, 0x8edeb1db27780f97, 0x8293b4479a5a573d, 0x4e28be6389bf188e,
+    0x13aaf82331a868c7, 0x44807db14ad6ad31, 0xa068f22148825c07, 0x76ddde729bd2b9f6,
+    0x28974fb0501b3562, 0xbf3ee05564a52655, 0x0afbd35fac626be2, 0xa1def4e4a8ceba86,
+    0x06ad6fb33aec98ad, 0x773af6d8aee97b76, 0x7e860e5139d94b14, 0xfccaeb8cc575dc04,
+    0x3b6b98c5f97db937, 0x78d26fb5ef8179e2, 0xc6a592fde3ac6e81, 0xf4710b04083971dd,
+    0x4f5a4774a3c3e074, 0xf0ae3a2992781ee4, 0x1dcfa46d393e18d9, 0x4f1b1f0cf0101370,
+    0x6deb110bce583794, 0x07aac4e8a2942ab0, 0x14cdbdd1cfa024f9, 0xea23a39938db26a5,
+    0xe41a45721b1d8428, 0xf472a4efe536709e, 0xeb2045f573e5e677, 0xd4f0f211f816c4e3,
+    0xb3785c4dc6481ef0, 0xfa9eaf193a2b5973, 0x48c78c91ebc57d22, 0x6e9fea6b6e8093b9,
+    0xdcdeaef4cebc2493, 0x11b251343ba261e5, 0xb5607e86edb6e37e, 0xd0ecc0cfb2c3eeab,
+    0x5f047008959b6f7f, 0x9b795fa3017a105c, 0xd7d5ffe554f7643f, 0x8826bc8a2f824aaf,
+    0x6069b325d8c8f881, 0xc9327e27b1029bbd, 0x83be1bacfa5fc755, 0xd5c8c790f5a249c8,
+    0x734ad81c8df727aa, 0x08a1f589a3bc4ac3, 0x71e104c541d62ab6, 0x47c37def0febd522,
+    0x5a9ad21a91ac71c2, 0x92a75e5e49d36185, 0x1b1dfea96e6af6fb, 0x94a42ee1ddb7b7ff,
+    0xcaa406f66f455a78, 0xeaaba70edbcfd465, 0xcdc55faa5fd1cc53, 0x9d4a3b9b8c7f9d74,
+    0xc2970495d17800eb, 0x9279d29fd07d68ee, 0x067cc769701180d5, 0xacb7d7a8b7a7eb3d,
+    0x35a12d4e64fa0d47, 0xa36fc652fe029f84, 0x0adbc7d6d93ac256, 0xea9cd4466cfc5e85,
+    0x954bbcea70d960ae, 0x2ec33ae5f9be1090, 0xa704eda3efbdabf1, 0xd3891f70576e427a,
+    0x43b012feb4df5412, 0x722b46017f7843eb, 0x7069c737b3d16f53, 0x6fa64c4706e8c8bc,
+    0xc730466b316f86d8, 0x738f7426056aadb2, 0xf6c1b6f88948a4b0, 0xa91322139cb3264f,
+    0xd54bac493a7e39e9, 0x864fedbef5327410, 0x6277f76b38464bfc, 0xfe127d6baa82ead3,
+    0xb7e3efbd6523ba10, 0x208ab246d8a08f24, 0x5e0c9208e34b4d18, 0xdf942430fc1be309,
+    0xbf091818e139e677, 0xe270c5efff52ec8e, 0x6fa26680b9ca3351, 0x38b86b865397d68e,
+    0xd208bcdb8c696930, 0x1b892f2925f3b290, 0x685a8e3d8e9b61a4, 0xf89f5c7e21e5ef5b,
+    0x3d6368c4c76462e2, 0xc3b06931e2e60292, 0x2c329b2030d18ff7, 0x953e2d20d4bfa209,
+    0x19377dbe91e46fd3, 0x4ea411249d8c971c, 0x6d67b04347802952, 0x7ad6f67480f74c8d,
+    0xc17963ad9ca9b4f6, 0x0baf71ad9a74e31a, 0x0f89385dc5a69675, 0x1c4e35edc4ded054,
+    0xda95fe63f81c2865, 0x2097c8e240ed4d84, 0x6d55e1f115876f42, 0xe8abc9e3af9fc8db,
+    0xf00c66275571003f, 0x92e5b32562253153, 0x27e600007fcd7609, 0x5b5c99621bbab853,
+    0x886c47a80af75aba, 0x12d1441aafd146ac, 0x6444af33a2d6d009, 0x7328cfbe221894bc,
+    0xed16409a27284c91, 0x21a23b95532968c1, 0xf5a88df14d27fcbb, 0xbdbd429aa3a9dfa5,
+    0xdf046127082bd3fe, 0x8d4785785948849b, 0x59b5773cbbef9887, 0xd6aaef294ca06000,
+    0xef23d775ffb74c4f, 0x50ccf351addd39e5, 0x911ac7f6394ee300, 0xc1aadbe42da1d2e4,
+    0x0d14a987aabd43e8, 0xb884ac727a84b1c4, 0xf09b341562e0d4eb, 0x3b23068a749f826f,
+    0x5c74454b6e217fbe, 0xbb7b6542a189f1cd, 0x26e34713ff4e0685, 0xcc6ff2f579d38e78,
+    0x7b9bdbedd6b938ce, 0xc225729ee97eae3f, 0x6c69b12e60d5c9dd, 0x5f398b7ddf9b3585,
+    0x0c69e9ae7cc1e548, 0x42b0bd1724fa5193, 0xad7f7eb192d1f527, 0xeb7f3695ac6d7db3,
+    0x0cea5a0fd586fc1a, 0xf091440d571df0f4, 0xcbbb691d9031c1a2, 0xe6acfb3d35b3e9f9,
+    0xe11ff7adb7b8dbe3, 0xfaccc4b235cbc589, 0xc17a2bf0917b68e8, 0x83bf8ef42e2cad5c,
+    0xa43d5aea06e57c2c, 0x804f6b96cce77111, 0x600ecc2beb7fc297, 0xe34a8a2a5d14587d,
+    0xf682108f4fc42bcc, 0xf14da30f5a5261d5, 0xd901458658ccd016, 0x23e270babb0b1e46,
+    0x1d5c367b86a16e1c, 0x10a5bb59723f4fbd, 0xa9dbc7536fc9fde3, 0xa32a4587662f033e,
+    0x952ca67ecdb8c50f, 0xc8673bf0911e7e0f, 0x0a6deaedd733d226, 0x48203451fa383a1a,
+    0x1ad0049bcb3acaa2, 0x1ebe19739b196581, 0x6c2a85bb54920b7d, 0xcde798c5577c7a5c,
+    0x94b5ac9fbc2ce155, 0x9167a7adabe8a6c5, 0x6e18a36d60b6b060, 0xc116669635ee038b,
+    0x059fecc5ce113429, 0x2737f06ae1ecddf0, 0xc8d8d2ccfa9370fd, 0xbd5d372d8eb2dee9,
+    0x77afbd8f06d5b6c1, 0xfaa5ae07f09eddd3, 0x516e506c1cb3b539, 0x894bfb6858c70e39,
+    0xda8a9a826313580b, 0xad0702633ed87db2, 0xdc0802ffc9e02f58, 0xcb1e742feca7e9eb,
+    0x9584c72744b63991, 0x857614216e1eb906, 0x6faa426a4a22a3e3, 0x5d1379660e432af4,
+    0x43eb2a529b27377c, 0xd41b1d2842e476c1, 0xd142928ed47c7f68, 0x3f66454d5b7214f6,
+    0x5d1f95c42157f2b6, 0x7830213544b649ae, 0x5471bcfde52f56c5, 0xdabcfed7275cdd19,
+    0x36f5138391833e06, 0x5b3f55def17e727c, 0x9e0091e75edd86ef, 0x7fd2d1c95fe7bc41,
+    0xc6f00462567f517f, 0x8691bd86f77cdd12, 0xaba1100876b1777d, 0xccc564682c83ef93,
+    0x5950acd9ee08cf4c, 0x6bc3f4ef982521d4, 0xd68fdf51ffedc219, 0x3b244c85b8332d53,
+    0x85c29da0537a696d, 0x0e3274ad8381215c, 0x1cfae458fe98149a, 0xd5727892813c2d74,
+    0x24ac9d3792e436a8, 0xae2234409a5173dc, 0x1e927b9fb39bfa8c, 0xd6b34d3fad76876f,
+    0x15aa9dd14ca20e3d, 0x22946a77dc32aaf0, 0xaed28c022108746f, 0xf70d4be455dde3f7,
+    0x5ec4173fe6c58c5f, 0xbef3fc8e05ce8ec7, 0xa4e6e514c3a51328, 0x245986d7ea3b4938,
+    0x15eb90bb369f4440, 0x1adcbfeb732e4c86, 0xe21f389b2c875cc4, 0x0fab7a3ba0dd4538,
+    0x9784e9e9766b89ec, 0xa74d89ac2624cfc5, 0xa09591486589461e, 0x1e7fef697757d2a3,
+    0xfd6656e6d41c55dd, 0x968da21f25f7e96b, 0xd9f47b5a6ff7899a, 0x2009f9568e0e826c,
+    0x1d38cba21b35933d, 0xcb7e7ed586a733ae, 0x666d8593038a9149, 0x151f14a357905cbf,
+    0x93b0c5968955c41e, 0xff05c7f8c1e2178d, 0x5e7891935f5e9bba, 0xf65a6d95b0d9fb05,
+    0x4269ec63eca1113c, 0x17a37f67d4345e04, 0x11ac1596e7c8effa, 0x977637ff28c3bb82,
+    0x2fa6522b02e3e7d5, 0xb89c4cfceef74663, 0x30256a5ed95853c4, 0xe21a75a50e0c219d,
+    0xe58f525b8a5ca525, 0xceb7afece6c6670e, 0x569137f1c7aeea3b, 0xe88fd83c14491ec8,
+    0x5ddfc286eadc32e6, 0x27332ea5df91ed33, 0xb5b15c2045fafbac, 0xec96f53512e73fa1,
+    0x3e07fd9a9f557973, 0x577f0ea02686c643, 0x2cd9493997a3d904, 0xbc5a66a7f8ad71bd,
+    0x74004d3f9cd04ce2, 0xa823d0af51fb5b22, 0x92ce41b9da85c51c, 0xc3cadb1bbd7690c1,
+    0xaa5c8e9c6f305962, 0x190b39105aecb1ca, 0x76e32f5619b0131e, 0xc6383290bd8bdb6b,
+    0xf1cc795107c4826d, 0x13b5666c4db2460e, 0x07c43b958ceff044, 0xbdef930048283095,
+    0x55603455211566e7, 0xaa4e0f653518cfa8, 0x302697a7b18cf8fa, 0xfc8502f6990db926,
+    0xf62e699e8fbdab11, 0x5d5ec112d9f74797, 0xc195f860a8a939b7, 0xc19a68908e97c08c,
+    0x53b25c4dac527542, 0x52c095243136a655, 0xcd42f9f80693d759, 0xe7d0dbd0d9b4d54b,
+    0xc01c5a5beacd7853, 0x66cabf8527af9924, 0xc6ec73b784a4bbb4, 0x903bd7db026fcdd1,
+    0xb8a5f1f7949559b2, 0x8870ea69f3d6edad, 0x886c44aefb12b9f6, 0x1d5b11e6aae4759b,
+    0x52d3706526d1d6c6, 0xdcea0533470f95a4, 0xbac25b81439a1587, 0x34ab3621ff6fb181,
+    0x5543959822d67735, 0xbceaa28913ec9e6f, 0x9a1e605d51736c3b, 0x4fad9f04cdd0fbca,
+    0x9b69abc89ccd2d50, 0xa51b754ddc81544e, 0x919b614933b7b1af, 0x60820fe8350900d0,
+    0x4036adb0a7639281, 0x744d7245161ca38d, 0xa4efec7c8a8362da, 0xeac386ab983e2401,
+    0xceec4323308ec7d5, 0x5d3fcbaaf6b3d411, 0x1f539804a6fa3c3a, 0x89ef609ba31cffc7,
+    0x971a6eb4555cbfa0, 0xd777eaac2f877154, 0x5155879350dd321f, 0x4fc51230994c0841,
+    0x72ef379cc9a5fa9c, 0xa06acab8810cab75, 0xebdf569ecc24275e, 0xf53bf431b66b610f,
+    0xe593e1d353eb7b0e, 0x9eb2f637b91d0263, 0x8883f2d1dc9c58e2, 0xe8b0df1f8d53b0d5,
+    0x62c227f42155b422, 0x6141786c9f4f7a43, 0x87071362106e8707, 0xd87da18ac28507b6,
+    0xe2de44ed352aeee9, 0x8a359f56c8724150, 0x6082504cbc05ad21, 0x894f1288f29bd976,
+    0x293b83c9a80cfa13, 0x6a85136eba5000c7, 0xf344b5590484d3f9, 0x2c119773699180c1,
+    0x0de0cdcdf959ad38, 0x7ceeb521482de1c7, 0x8cc0a5ff2ee3e2e6, 0x0dbb5c91c0daeef1,
+    0xc1b54821064e578a, 0xf7cf3a7c4db0bf5a, 0x03368dcf5d583bdf, 0x093c93ba3e279079,
+    0x2dc5bed217e2391a, 0x1be7d79d52510fb2, 0xe892684de3d33449, 0xde3fc767453c0fdb,
+    0x9feb1e4efe597bc2, 0xa27922ad8841f308, 0xc9764ae332619b5b, 0x907c161354d03445,
+    0x6db54253816d6aad, 0xdaef5c0ff5bb46a8, 0x4d0b514e681ffe9a, 0x79252b2f19ff9dd7,
+    0xfee01bd59d59c08b, 0xa46ad05f83c58ec3, 0xf830aa77ba5fc313, 0xf6f6967fc34848b3,
+    0x7e5f1fd7c106574e, 0x6267713b32b61178, 0x33df41f2b945729c, 0x4e2baecedcfc5ca5,
+    0xecaa5c1342ba5f45, 0xb51d5432a9e2b89e, 0xbfe2858b549fafb5, 0x232fdc48714d7a5d,
+    0xeee5635c4eb88044, 0x2def3504bcd4ab37, 0xa2e0550881094ceb, 0xb7cc7b8dad13032a,
+    0xe69ccdd157c4ddd5, 0x141b37d28418afe1, 0x29081c20f0ff06b1, 0x8e10f0596124be84,
+    0x6d8d354c580893a9, 0x0b337fdd6b7d5012, 0xcc4fa2103ec7bec7, 0x2667841c71121143,
+    0xbb108f5533bd3a82, 0x7eee380179846cb7, 0x597eabd96feb2128, 0xffecee22ccec2210,
+    0x059be3583df1146b, 0x8fda7c180487c650, 0x2f485578ed6f38d6, 0xfee6b5df5c450b59,
+    0xba250d9eb3c1bd66, 0x89805ea1c7cfd2bc, 0x8ced73eb838106f5, 0x3ceeeeea0be355f9,
+    0xa7cebb85cf01078d, 0x08f0a50e5f6eb2b3, 0xd76a430656f7b88e, 0xdce31d42b492a891,
+    0x66f0854d33eee125, 0x340ab258a94d6bbf, 0x49c8f83d1f68cbd7, 0x8ddcc0dfdcc96073,
+    0x26ae89436424dfb9, 0xe8699fefdb5b1a55, 0x517aef60eeb7a5a2, 0x8a96b7b738f7aff4,
+    0x1ae5c4ce1c97711d, 0x5a6c739ae550257e, 0x82360b29ff2dc98b, 0xe53c2ed8ed84e3fd,
+    0xa8ff9094aa1e4bf1, 0xed9318dcb03dfab9, 0x0cfeed5af17fd619, 0x16bed191e20e8da6,
+    0xd1227bc4775995ff, 0x9ac457ee022520eb, 0xcf3dd3aa6f482c15, 0x6945bf2edb19a806,
+    0xb0d4ad141bcc01ab, 0x4b64ea3cf6dc7670, 0xd610026e0175542e, 0x56516a9e4b415894,
+    0xbc601e507d09c024, 0x656af553c53e2c3c, 0x11766a7e2ef9c858, 0x2915276892fea8a1,
+    0x98f73a0da5579813, 0xd7995ea79a10fd04, 0x9d95a8377df8795b, 0xd64b066196e922be,
+    0xebbb10fba3180e08, 0x27bc9545d24eedcf, 0x9833409304b4b3e5, 0x95d55a5de3958b98,
+    0xad39442b4e68ecf7, 0xb956ba198dc2bd78, 0xf0c4ecc32dc44f82, 0x73f3aa3f6a6f84f8,
+    0xa81a55417c5c8ee0, 0x7cf54bbd5967940a, 0x49b95776161ec7e4, 0x437a9ac7f755b30a,
+    0x63a974fda6467b2a, 0x6067323cdc19c048, 0x53fbd80fcc43c765, 0x962819e9cad5eded,
+    0xdea3becd060a6f2d, 0x2f46f0b5de4e77ec, 0x260fc7bf2f678ffb, 0xfd2efd9ccce71339,
+    0xd5a56372932042ce, 0xa97a8d8ad783f9e4, 0xe1a92ac363e90aa7, 0x957ba6d3e5794ff6,
+    0x06879d72237d5ee3, 0x7bd75fcea99127f3, 0xdf97fdc3c1141fea, 0x734c677fce1f7ddc,
+    0xe51f2e3a3ce49bc3, 0x27bf2fe7f19c9ecf, 0xe7f3275dfe39411f, 0xa89bdf7cf3cdd78d,
+    0x9433ffb6d900effa, 0xc31ad91dd337ace3, 0x0d58f95e78a573b6, 0x4e69fcc3746c017b,
+    0xad21e73b0ce07a5a, 0x1ff547263745f711, 0x0e73e7e82e0c116e, 0xa97c7e81dee2e616,
+    0xcc1945d5e8b08fdc, 0x655e7484639acc54, 0x776c9e0b34e677ee, 0x776983e54cef4b96,
+    0xe1613c18a8145ad9, 0x5784683f24f8fb82, 0xfffe8bffbee5bfaf, 0xf9ef73faeba85db0,
+    0xb1713622ed27a667, 0xc7988638d7d651df, 0x2985718da4fdae3e, 0x9abad2895c86d5d1,
+    0x21bb2c5b7f10640a, 0x535567e00ffdaad3, 0xe1ca3a55a44e0cf6, 0x70a3aaff0007ea59,
+    0x8b21f6e7a9bc4f02, 0x36b7ed95744f70db, 0xe9104f7848979d36, 0x09e7698e036db53d,
+    0x974d8816371c2fc1, 0xafbc51e8fd3e5bed, 0xaf89f38f767e9ff9, 0x3e2047219b94d98b,
+    0x9774eac6cc163b29, 0xbf3a6989f10629bb, 0x2c2571f38d76f035, 0x12a6b48d81e60783,
+    0xf5ba9814880e4fef, 0x80650cc8f73fc846, 0xbd3575aa6fabedbd, 0x604ba7d841afe3ed,
+    0x55dc197d80f31969, 0x6ae8abff704c9f8b, 0xf86f2d32bdd6b528, 0x5285da8ae9654734,
+    0xf7237d9228d275be, 0x2ee269020bb0b74f, 0x12a1d31fa26b9d5c, 0x1a47c70c39a3e969,
+    0xb7329a0779f4e4c9, 0x93837edf798a5326, 0x152b96078d4af141, 0xb3d22155bab03506,
+    0x44c6375a794215ca, 0x768de40de0a3c735, 0xac1d7d49a467d4c8, 0xaa77d8c7e25d2430,
+    0x9397ff38c49c9658, 0xea46a57dd2567dd4, 0xe3886fe7c93ff0a4, 0x6ea3ed24f0892d6d,
+    0xc2d992c7e13be7b4, 0x56e975123a4d45d4, 0x4a6710779f20a6d5, 0xc954983c38ec2b8b,
+    0x2ee3e4383cec6bc6, 0x262f26faf3676d95, 0xfc03cf121905baa3, 0x08a368ba76770b6b,
+    0x9ad3c79ff291b94f, 0xbae6d0dc41dfabfc, 0xae7cbeaf9ef0589d, 0x0088bb8eb6384bad,
+    0xbd76ecaf1824967f, 0x341ec8b24f025d74, 0x4845ce4adbf22728, 0xd78b3b09c6661d61,
+    0xe6713bd9e8e3c3d2, 0xeda59e145ae5d2b7, 0x03cc899cd6cb70e2, 0x9c39c4f4ab3cca86,
+    0x4e2a9d4e767c3c18, 0xc6e37c725c8db230, 0x0fca30ef0cd61bdb, 0x33cf8193b37cba84,
+    0x340f3fa7e722d87f, 0x75f31d321f92f065, 0x888196c6e9599170, 0x76ac5ac313b50b52,
+    0xc29dd03a74cf910b, 0xce24934a33b247e7, 0x42f6a0bdd014d9de, 0x4c8b38aa62dd218f,
+    0x33fcc3fa34ccf80c, 0x273ea2f225b22c65, 0xf56123111251f34d, 0xb184ee4fe442fa3d,
+    0xaae4e053cf2741eb, 0xcee9bead8dc125be, 0x6f2279109b63b29e, 0x8c4814cd1587c890,
+    0xbe11a43b7a932d6f, 0x2ab670b0aacf128b, 0x166c3b609730277c, 0xe8f6169debcb0f76,
+    0x2bdc347bdfda696a, 0x48a8540fc7dadc6d, 0xd040b1e1a8bfd572, 0x1f14d465552167cb,
+    0xa6f990e3becd4391, 0xc279b743d1babfb2, 0xebae753a9bb12e01, 0x2d5e2b8fc4b3173e,
+    0x9f8ff803732dbdab, 0x144d2bd9538aefa0, 0x18ef248d196427d2, 0x305bd074bbd9daec,
+    0x1c5576e7a8646df6, 0x6d1c1277fd4f5cfb, 0xeb596f2fc317fe13, 0xebd31b0dfdfc4fac,
+    0xcf6c1cbace7e48aa, 0x454f6c6085e6e97d, 0x27bf7a7f981d1991, 0x739811abd65437b9,
+    0x58a65ef93f8d94ca, 0x99af06875f7ef9e5, 0xe1e0897f7c7cdc1f, 0x92d649754aba1e1c,
+    0x7089ff8fb7f146e3, 0x6f39fba2ce232b1f, 0xf0cace975cb3eebc, 0x1c4059d6c11153d6,
+    0x086dba669d98b9dd, 0xef3d7adcea233f33, 0xb1e17eeff13e6e1e, 0x1fb4b1d711d7e999,
+    0xeb29fbb66c88e6b1, 0xe011f0955391b5cf, 0x9631cbcb926389ba, 0xf1ba20a5b8a86ebc,
+    0x76b78b870af99f4d, 0xe667aa5943ed2fcd, 0xa62b8ecd44d2ede6, 0x27a41c50164867c4,
+    0x4e6c5c0b610db44d, 0xfeab7474484b18cc, 0x85260d75fbaa82a2, 0xc9f93cfca14c1112,
+    0x6c11f6444956124c, 0x5101dc0476dc4209, 0xfb853b9f5b9aca19, 0xe9dbebeeee72cebb,
+    0x17f12c89bcb6b728, 0x62780075a7799a17, 0xdd727a46dd0a5af8, 0x98dff6e5ec8fb8dc,
+    0xf0321db71711cd2b, 0xb622a32c4632a324, 0xe34d16b6c2b6919c, 0x191b144582dd4a49,
+    0xfd4b1748fd8bc368, 0xa3828fadcd733c15, 0x53ed045eab92180b, 0xdd083f5c4685d7ed,
+    0x7eb12a69fdd5fb71, 0x390909239e91de4d, 0x346ac6498541c4b9, 0x32cd153613ca70dc,
+    0x1da86eef807810fd, 0x1958cfd5ad60a701, 0x8e41cdaaa3a5ffa0, 0x37d8435149f2e7e0,
+    0xa01fecf7e9fb3e8e, 0xa33f8b66db9378bf, 0x45126f512ca7b957, 0x93b1dceeda62e845,
+    0x2ca7736618337478, 0xce4b1167d1fb6836, 0xb3d7e5f204338337, 0xf2fcc26c54bde7b3,
+    0xdded9db441ab323d, 0xe73c60489afb4ba5, 0xbeaa94fa6fa9e6b9, 0x5ae2900b35a5eb52,
+    0x5de46a914fc25c9b, 0x645d2d37df8cf9d6, 0x3a4586f372e5442d, 0x6bbf6da8fce0737d,
+    0xe2677d6b7df5f80d, 0x60863df073a4ef83, 0xbc12e2b90c8fa917, 0x26c7e192e857295b,
+    0x26c4427690dd32d3, 0x0e6e54d1cb3ba40c, 0x2e39c8dc18258f0e, 0x1082b4c4c6c3129b,
+    0x0a6c30e8eb7fcbf1, 0xfe841d89ebe72852, 0x91b4f388da612ba6, 0xa877073e7b1418d2,
+    0xb60c07c3e5910939, 0x192e89acc9810ee3, 0x255c178f43bae80e, 0x70e9fbabcc06d518,
+    0xc75731112fd8ee8c, 0x0385665c71784202, 0xc0b9518d42d3ba9a, 0x86ab2c48495d2c71,
+    0x86304d738e0811ec, 0x54730ce337691e55, 0x878fc4b492920883, 0xd3a2f0e0bbac7a6c,
+    0x4bab331cea6dcaf7, 0xf7ec031d167df781, 0x3e3d6ecb1724087b, 0xeb134484df6d8a8f,
+    0xffba535a92c0129d, 0xc601ad1ecfdba389, 0xce89b3c4ee981648, 0xf8c99713273a5697,
+    0x04708af6c7face1c, 0x09258bd3a7c54979, 0x5534acceb1201335, 0x0b8bf19c967b329c,
+    0xf6307f5416ea5550, 0x53063e94c0c27899, 0x27b31629fa35f8e1, 0x3d3f98e1382a9e4a,
+    0xd49c036aa6dae914, 0x05e7546d7fe21b9d, 0xaf3b0870aff4c1ad, 0xe67307fc39cc9534,
+    0x7238e143ae4ee5ee, 0x4bdcf1149bfa8f27, 0xd6db6eeae4248a37, 0x1359f200aa89ab90,
+    0xff82347ff4fbdf52, 0x7ee7f9c878a85793, 0x00255fe91acb7cd4, 0x751e398e0f37b97b,
+    0x6eb4576fd194b0bc, 0x953de33361cece33, 0x549444ae840ff0d0, 0x1568c1a38b4570aa,
+    0x5fe13b7bca328c4f, 0x863cbd978d5401c0, 0x7313d6634225c453, 0x51cae38c10eabdf6,
+    0x75d4ceb826b0d7db, 0x107211d32355de33, 0xa2214fa16fa43444, 0x1560333a5327a477,
+    0x7010abdf389b43fa, 0xdccdf8c7315c9de4, 0x7753be737ecc9283, 0xe9903c9521ad3f09,
+    0x060ffb924d318b16, 0xe5595e6ff8b1a337, 0x6a1de5d8e18aec11, 0x9738b39c901d591e,
+    0x90ba4e977790bfce, 0x6dc654c7e70a44cc, 0x659c17a253f259b7, 0xd3701ba62eb7950e,
+    0x9d6d2c73c2ddf8b2, 0x339884d23fa2907c, 0xb7600f0a3ddf2c78, 0x32b3f0fdc64ae903,
+    0xeae6614a5c76c607, 0x23b2ffb59b556f8a, 0xbdc1183b3bd4365d, 0xce2c16e32ca26c78,
+    0xd5edb648d034b37b, 0x196606dbae264837, 0x2be839225cc8d415, 0xced0ba24b630ef76,
+    0x1537ace7fe6aa21b, 0xa75e58857cd6bd74, 0x8e516ed1c7e8cd29, 0xe93a215802fd90c8,
+    0xb6aa82a9ba0c966a, 0x0eb3224f2f6942ce, 0x21261ba7d34247ed, 0x9154c639bb4dca34,
+    0xdf5a145b90113876, 0xa23c66f7852c26dc, 0xc3e919756d42cf4b, 0x925d02f9e978fc4b,
+    0x73de9502ff815721, 0x8b382e39a9a37988, 0x12e473ac3b779e6f, 0xd287e9b2c0a195a1,
+    0x737c57ac978413f9, 0xc13ae1e67a96633c, 0x07c3e95169fb379c, 0x4284a7be4c27c7f8,
+    0xc927d04ec369bd9f, 0x5bd71d498580963f, 0x712c217cc462657d, 0x4e09b2fff01295a9,
+    0xac734fc7b4a7341f, 0x214b8a4f0c51352c, 0x8686519e4b73860c, 0xd918e4a3e241efc9,
+    0x9327bbbba909c715, 0x82946aca5228a43f, 0xcb829dc13a703a6d, 0xa9163cfe9a35a3e3,
+    0x50da5c6f647cf9be, 0x91a1e1daec686420, 0x82c98c6855d6437e, 0x036c016560e2594f,
+    0x2e2df993ad5612ca, 0x4ff91941cdedadf1, 0x39e2505aa7dcd6d6, 0xec568e216622c85f,
+    0xb2e430ada2e0c403, 0xc6d095219f9c7c11, 0xd59c23eb44984055, 0x3389462c38f70cc2,
+    0xbdb78fa06ff00337, 0x80ad586619b1672e, 0xd7d7c4e490e91f8c, 0x3a4336d75cf2f096,
+    0xf78988725077df1c, 0xbebdb627bd8198d7, 0x1e9f984a68d4fee6, 0xd95a9539265b4852,
+    0x3dc79103cf49980f, 0x93dddd0816ae61a2, 0xab26a6aa8f4444f0, 0xc5a3a741d4190ce1,
+    0x1f187265f179ce46, 0x7920b28139902b44, 0x955114a000c9d733, 0x9b9c9b7d8d33f700,
+    0x52e9e6863028a7d0, 0x99d35d721de68b5c, 0xea713a0b65961b31, 0xe152d4f9c593a3bb,
+    0x24cd2b2a1bd097a0, 0xe08a80f73b641ca8, 0xc1f46a83245cf369, 0x0c8b689a5437d84d,
+    0x31935d9afc28637b, 0xdc21877271b299e6, 0x5e5e61436e46f632, 0xb0af4deab36339d7,
+    0x4c231beb3d1f491a, 0x718a724a757f581c, 0x19be4a5ca1201a04, 0xf1c770dac2e7dc4c,
+    0x9cd24057d25ca298, 0x285addd3ad4ff838, 0x4f6c7758d1a66a1e, 0x19e86de43559496e,
+    0xe9940fa3b79dd618, 0x5cd487846a672f6c, 0x766889168ff90a52, 0x2f91b5804fd2e460,
+    0x2455e6cb8230ad50, 0x66251811f9e0647b, 0x5ea1d2190aa366b9, 0xcd813dedb18b7ea8,
+    0x8f6436cf47b937ad, 0x17d85d96a94e502c, 0xa733c941def20cce, 0xcbfa12c97b964e42,
+    0x09a73fd31eab9fe1, 0x2f5e63d634625373, 0xba47f5cbcbfae5eb, 0xc817815720908f12,
+    0xfe8baf4e8589852c, 0x764d952c6dca2b89, 0x31117885c4f7a674, 0x2d3346a5368077a6,
+    0xa32d8ddcd2444331, 0x1f2e38eed572c46e, 0x2db448aa5b271361, 0xdecc5bad41b1dc26,
+    0xe03939147442042d, 0x1b47225631089993, 0x2c0c22bee120dc66, 0x0a069f83109d5338,
+    0xfac3e8a8228c8808, 0x23c4d0348e20189d, 0xe5487c53df4fcb91, 0x0e01920f57221945,
+    0x1395e71741b3a6a1, 0xfd665d514bf860a5, 0xf583888873e3a545, 0x6ecf03af04d0713a,
+    0x860db8d8fca638a7, 0xd88a6bb0f58ba838, 0x2f49f68a1d45a00c, 0x9ba71bca7475934d,
+    0x21fcbab116da0306, 0x2ee34123f6738b37, 0x0ceb94cca2629df6, 0x89e4d661a5573384,
+    0xc5c3ac6c5d01c7e6, 0x98250ea11dd5b7fc, 0x8cdd6a42d7c5c6ee, 0x68cdf9149dfa0072,
+    0x5aebe339f8a39c3f, 0x990302f9fc910e7e, 0x076e18033499992b, 0xbbc981038ed3baaa,
+    0x2c891cd94b9ef3fa, 0x417740ba9d926e98, 0x4ea3135ab151a5e2, 0x63b9348e84c4312a,
+    0xd8c709da2b1e5bca, 0xc5aff4ed3ca9c217, 0xb99cfc55d5ebf1e2, 0x8ee8a9e73073b183,
+    0x15248d213acc970f, 0xfc651803af1d4fa9, 0xb7727b7b9b6a9927, 0xaaa700e3d4037447,
+    0x9623bd77aac7c3be, 0xc1f6203ee70dad90, 0x192bcb887386309c, 0xa258bb5d00830b58,
+    0x5b48fbea2666250a, 0x9cb5971c150f07fd, 0x513f48bac5c303d2, 0xec8e598d21f1f060,
+    0xc45781fd6ad4e11a, 0x5cea4f82b1be34bb, 0xe0eff370b0e79ce5, 0xf845be3ddd97decf,
+    0x15637ae68f244e3f, 0x93942126456520b1, 0xfc99d29941f2c9da, 0xbf7b08a903814e78,
+    0x552ee781caf94cd8, 0x66381758b4496b76, 0x3c0d9538896ff3bc, 0xbf285ce1cd805098,
+    0x068f170d0cab6519, 0xcf20660f4b1684f9, 0xd022bee2dd76d4c2, 0x21c2d11651c96e5d,
+    0xe82cd4aec8946312, 0xbb11cf2a121f66b3, 0x32ccea7437b9ae51, 0x2390e392e7640bd2,
+    0xe7a922e31a6c78b1, 0xd952718ec28920f7, 0x589b6fc1dfe53478, 0xacf0e1c3aa222587,
+    0x9d77ea5cd977ced3, 0xd64f85ef242ae91c, 0x3ef2fd9da287e9c1, 0xce2ea68fa6ed28c4,
+    0xf91e3b44c123aff0, 0x8f22e4156525aba8, 0xb7d9eaa13ccddd04, 0x2922e26278a296f3,
+    0x049760295a82cc03, 0x1ccb97dbe07e4eb9, 0xe9bc401ca6bb17ef, 0x731db593dcde2618,
+    0xdf71dea14213f89f, 0x708f91f834e13ebb, 0xc70ce7770f9901f4, 0x6677843a28993909,
+    0x75d930afed74308f, 0x68f35a3e61a77e31, 0x8471ec953670e59c, 0x1d8ead5f39422019,
+    0xde23a565a648a43a, 0xfdd8e760ac39cd27, 0x7e2ff21a664b7d1e, 0x1129e0dc0029a03a,
+    0x879ed52bb56ec0ee, 0x0a295747e3a9fede, 0x78e27318d69c5025, 0xd59f76b95d2c6486,
+    0x7a5e2e2f02a77392, 0x708e7b61f6bac2ba, 0x013ead13dd89d474, 0x2456ca403b7e9bf6,
+    0xa6a3c658bbd31ebe, 0x80642935fe70482d, 0x815ce92453437202, 0x843bdec9bce65784,
+    0x51894ab53082afe9, 0x2f24f285145f7056, 0xf95583428d698821, 0x132dd5b07e99d480,
+    0x4a926eac2cd9815e, 0x62e7b3592a730b9d, 0x39122941946002e2, 0x48f460e75eeb8b6b,
+    0x3ee68d275e0cd3cd, 0x1665a28cfd3b511c, 0x1546d2764da18993, 0xa4a442688579ca5a,
+    0x2b12f9ad8704cd99, 0xaa8751eb02cb306d, 0xa8648484a5329910, 0xd53c2c421390bab3,
+    0x1cd637a4ed2c47d8, 0xa308ac5510210ffa, 0x45d3a2708f542d77, 0x77cf3dec4918cbea,
+    0x0837016673636fbb, 0x1a57f680aa895a4d, 0x975530b71ab96997, 0x735de1b4b2a4c009,
+    0x76c69eb3711cf43d, 0xbc41487bc2b35608, 0x3d4f11ab2b6814c1, 0xba31127ce16b7b60,
+    0x14318d9c8bd4c24b, 0x98ca27f0592dd439, 0xddee736e4d43d3de, 0x42a6700ea163188b,
+    0x3728be2c23117db9, 0x402a095ed06e24bf, 0x4433993a33e5e7a7, 0x188dd6ad23f7aede,
+    0x2927815aef8b834c, 0x71e6cd264ba47e78, 0x707fcef457773801, 0x375f8230979d1066,
+    0x5eb0013da9300684, 0x2b0d72a6aa625122, 0x2831876cdf30609b, 0xf9b5f14c9a190a19,
+    0x8fdc351a72e4ca8e, 0x178d135ae4e39047, 0xb8bbab6ff534f843, 0x3fe97675fda3c83a,
+    0xe7532d5b87aa743a, 0x4347284ad4fb1c87, 0xb1a2522d5c71fb5c, 0xc6ca55de2bf87878,
+    0x1e44273166d3e79a, 0xfb74bc3b53e0ba77, 0x3edf6225d7bb5b79, 0xb8b133544225df48,
+    0x3a12fbf978861e74, 0x0613eabce12133e2, 0x21b3a37238230e42, 0x15f030a4dfc9b03e,
+    0xa64c2b79daaa205f, 0xc840b971fb4b62b7, 0xc832ced102ae3173, 0x58fdc29b89f50c7e,
+    0x195b0ce9d956437a, 0x061270a7fdbb63d2, 0x9371154632380c2d, 0x81617ba6a6fc230b,
+    0xa6967283f598e3f2, 0xd798ba25a02c3271, 0x81d23d319f324170, 0xfafdc0db369ae330,
+    0x7d38381ced050363, 0x015f650a4766107c, 0x62af9aa438417821, 0x975346fca53a5bc6,
+    0xafe6445b3814afd0, 0x4415875fe405cc13, 0x72c40583f9d47a50, 0x23179af1a02668c3,
+    0xad2211db5f6beef7, 0x13b4f27f37dd3fcb, 0x0ebc3d5b6d5ffdda, 0x8ca71f3bbb5bc71c,
+    0xa45f8d60fa0ef027, 0xfcc98b61185fab33, 0x56f5891347a701a2, 0xde39ef235b4b7f82,
+    0x5226791f99599c1a, 0x250dd4f1c7d8e463, 0x22956324919c8188, 0x1deab5e31c2ecff5,
+    0xaf68bd3e1fd9a77d, 0x6dc0d56c167336e2, 0x12e6ee54708471f2, 0x1debca9df6c3b69b,
+    0x88a8bcc7aef06be9, 0xe8a84c5f687024e4, 0x96624221c9400f51, 0x97f1fe2217f24039,
+    0x98fa2e6bacac84e5, 0xfb6c603636254d72, 0x33b6f0e32f73ebb6, 0xe318f9d586acb732,
+    0xdbbc3855d0ee04f3, 0x8ddd30a6bb35f5dd, 0x8df992d06933ce28, 0xfc4d9c764d8ae955,
+    0xbd13911a7a886470, 0xc7fde194f9acc9d7, 0x494fa3b2fa4e6fd7, 0xd2a42a521f1123cc,
+    0xe797c31327b5bef4, 0x53bf91f60ed23922, 0x17af3d93afa199db, 0x915d019c8712b4fb,
+    0x5e7622a996fc8afb, 0xc859e5fbaf49bd26, 0xa4fc113bd4139651, 0xcdb61a69a609a48d,
+    0x713a71dc09c4c099, 0x6bcba62479c71614, 0xf66f7777b9b5c8e3, 0xd6484ed9d65ec412,
+    0x8cef64a3a85d8a1a, 0xe7ab21d630a73930, 0xe23f0eb48e473bfd, 0x805bc7195523fe5c,
+    0x6c3a1fb84b15ebcc, 0x5425b4509c934cd8, 0xc6402d97e293060c, 0x7448ff8ff7db0264,
+    0xa573ab2440fa37c6, 0x3993d99a7098a34b, 0x6ef48e400d174676, 0x8ec68e4d77825c46,
+    0x1ec9cdc25ab5ae5f, 0xf086fbc98d14a6be, 0xe32c20536f8ccaab, 0x5af6d76b4054df69,
+    0x5ed4a99ef65c20ed, 0x6ce8a57a973de55d, 0x765f2f57562fd7c8, 0xcb7506ea529bcf38,
+    0xa7380dc3b9f7594c, 0xfb8a03152471f5c8, 0x4315126424273538, 0x30d1eeb88a71636b,
+    0x578d1311ecc72568, 0x9d61855b71beb4ae, 0xe7d8eef59a147938, 0xa821848de499f0eb,
+    0x82f83f016ab011e9, 0xf4cca89cb4361996, 0x265fd70a9c3ebc40, 0xe007b1931337a473,
+    0xae3f8e8cf08029dd, 0xe333e4ce34208745, 0xfe8584e239a0ac71, 0xe0c3bcde3a0ee6cd,
+    0xed2723c5a52176bc, 0xfb9b31a9a4f9d502, 0xcf54a59d70ee0f53, 0x0b8cb2cd5e6d10ed,
+    0x51775aab08493755, 0xdd29b698ad0a70f7, 0x238586b05a8c4a3b, 0x73deb7d48889fce6,
+    0xf54663308e1b663a, 0x928c91294f9b87d4, 0x65305e2a1350cd5b, 0xd07dbdf1281ffd8f,
+    0x8dfa6b7fdeee206f, 0x8601884e3b6c77e2, 0x6c9acfe25f7efe0e, 0x4e70c4b033507b66,
+    0x395b0389e6734408, 0x2d1149e4dfe72fbe, 0x8bf88b38b4c613f6, 0x6ab531c2ff41724e,
+    0xd2b557ec82542afe, 0x5690414163975762, 0xa97c4017a1102352, 0xa613d6c60efbfb77,
+    0xd924573a6090f81f, 0xa2e870be2b4e2405, 0xdd020c1972767beb, 0xc538a8c4ae9fce00,
+    0xe1c5e196a3025692, 0xc3f775c6e7439aa3, 0x9ae4b817b416525b, 0x5b5f2332177c2516,
+    0xd1b56325b588c476, 0xd48589d5e608bc1f, 0xb501b5b40184318a, 0xbf257dd17a1a9b63,
+    0xcba4ff6b1b666ba5, 0x09e4c8c862ce8ef1, 0x9bd7fefdfaeb2f25, 0x6cf5bf1289e86f1e,
+    0xcbf5e62cbf9213f5, 0x4ef920271e5b11e3, 0x2cc2666711008ef3, 0x40be21c177f4216f,
+    0x760357dc019cd7e3, 0x1e09ab9b75a9fc7f, 0xb527c45902da2884, 0x96d31848a864bbad,
+    0x1838b083c12b0c50, 0x7dee216d0bfe7e22, 0x36f3996e5834346a, 0xe71e15cd460a1be7,
+    0x7a02559b2f9833f8, 0x20ec383abdc5dadf, 0x327e4bf8b11f7abd, 0x07fe170f7bf1753c,
+    0xf5724e782aa923fc, 0x32cce5ecdbaab859, 0x91c0c5601d69b09e, 0xc577b02b814c0bef,
+    0x57620c2be9e77a8d, 0x90366352c47addde, 0x1a3043bef47ff3a9, 0xadcfbd9267a2dc32,
+    0x1332c89755f8cfc1, 0x6071dd2a6f9096b5, 0xbb4c54abfd637282, 0x54966c778b70fe66,
+    0xab8c90c7262e92f9, 0x3f9d88b1b8b61062, 0x2a58abae8afc3c66, 0xafd81048400cea47,
+    0x22305f4738729253, 0xb8e0bc543891e288, 0x373e821c2ea86f73, 0x76875292889dee72,
+    0x39ae5d9ae36a6e4b, 0x633717edb2d10d74, 0x02debd7517e0f8ff, 0x34256c0b2382789c,
+    0xf90b0c409db7f4c4, 0x1303a709440d57ac, 0xa5f449130906ac9c, 0x0c884256b0ad0f88,
+    0x67733e05c80d1ae8, 0x7129932e3aca6c19, 0xb33dba96923c7f75, 0xd19b01d93cfe8575,
+    0xb388ffbb2439ef69, 0x86a42a54eb1b2433, 0xf37e2a5dc0ffa934, 0x6fe2c4e31a2a396d,
+    0xa2c9ece0c77cd29e, 0x0bd7c586f7de1ff0, 0xeb51964559fe8108, 0xba0bde589068990b,
+    0x3177cbcff0821d8b, 0xe9e558e96add120f, 0xab3c94479d12f86d, 0xcf18c293ae3c39be,
+    0xd0db15fc3f92c288, 0xbe729a1e22af3947, 0x9cb89118d9882900, 0xc798c9b7918b9e6e,
+    0x902c602e39043ee2, 0x11ae25da0fb96a38, 0xbba07d65fdc1ac1f, 0xd14139768abb0f3a,
+    0x4e8b47ec6f7797fb, 0x6e0a06935101715d, 0x7f91ae891bf2231a, 0xa44dc08ba9ecd2ff,
+    0xa535ff0101538743, 0xb5ba31ddf8ea5cce, 0xebd29debe089ff70, 0x4f2d58472c4ca73b,
+    0xf103cf991e99c5cd, 0x4287515d5577dcab, 0xf8f42d3e5158dc49, 0x6a7f7d1c5ccdd952,
+    0x689ef5a95cc23b5e, 0x27d771fa33a0ebf6, 0x763024d1e90ab560, 0xef830e29ae4e7407,
+    0x76d7635487ed898d, 0x4e52d30d91cb1ee4, 0xcc67c43fca7950c9, 0x03f196d78fab4e7b,
+    0x71bd1923433c8e5b, 0x25a94eaa9166cf5f, 0x8584c7584f581966, 0x9cf2e5e071f064cf,
+    0x71fa6267fb0c30e3, 0xb5ffffcebeb4bd6d, 0x6359f3fbfd151446, 0xa303984d5a949dc4,
+    0x8644f1f11267b19d, 0xc58ab39887234124, 0x2423a6001a00b544, 0xe27f9f7aabaa1b0d,
+    0x52bef7cc3c4f6211, 0x8d06d06b75ad6fed, 0xcd9ae40009288204, 0xf417e505110c385f,
+    0xf3bf48ee3625eea2, 0xe4ccdf28ce61ae83, 0x0f22adb89f6acdfd, 0xf63ca952509b6170,
+    0x412728c20412a63e, 0x3c9ec301750cc6dd, 0x0a21f1584c7609ba, 0x52de0b35911c5d7b,
+    0x3f78a911a83b5dda, 0x783abb0f5b73fdc0, 0xce464f2a424576ec, 0x9400ba68d81b0f77,
+    0xa3876ecbae3f6606, 0x517b1579a6bed43f, 0xddea875ff707266f, 0x71af560109f8ecde,
+    0xb0381c06ff5e0e68, 0x7705a341ff2911bd, 0xca858176f251132c, 0x9e37d1e000d5ab0e,
+    0x919337ccbb431b07, 0xed1c1fbd80961feb, 0xcd1c1a5ebb493e23, 0x0652fa566ba7419e,
+    0xb261f1d0f3ee1bb8, 0xb8478914365e88a3, 0x170198458cf5953d, 0x445c23b1ec1c4bf8,
+    0x070cbd07fdaf107b, 0xb867be3283dd49e3, 0xa0f2a03c1c66d183, 0x320edd5db3b76b1e,
+    0xed9aaf89ead3afc1, 0x13baa2dfdfecf98f, 0x1d0ee11fd28421ce, 0x1f0e1e3fde8d1ec8,
+    0xbff8bae739de5493, 0x3e3f9c46fbcb07d3, 0x036e5edba3dcdb60, 0x3f106b43b5a2a8db,
+    0xff6a9f8fdbe33e42, 0x59cc190de6190ecc, 0xb3033b728f777776, 0x965205b12f86a826,
+    0x3d0a40ebb3ee6353, 0x759f469ec3d64f45, 0x13170f7109bc6d37, 0x60d70eb91806d105,
+    0x277229a64b3a89cc, 0xe0e1a0ff55245c8b, 0xff50cf7fe878fda1, 0x7b1fd9f51ff99ec4,
+    0xfe204a8961948a2e, 0x7b9dfef0dcc57fff, 0x32616cb0c9332f75, 0x11d38ee718c82c3f,
+    0x7fc1b49229827367, 0xbb8e33a5a17ff64a, 0x5e78e6c615fdd543, 0x48ecc2803d998121,
+    0x40985fd6d77cf7bf, 0xd1d56a25f905dd07, 0x73ebf427757ea083, 0x34b7c2b55f6a00b1,
+    0xc87ccfec60f8082e, 0x66783967df933acb, 0x05e0bdfa75b2d03f, 0x61d9bf3665ff265a,
+    0x01f7036950a4227c, 0xcd633421eb4b0022, 0xb1196c77fc45eebf, 0x4816d4d3b5af8b65,
+    0xd32b3205768d6975, 0x6e8b73ad2dab945b, 0xf291da5a86a846ed, 0xe03f37c849a9f5d1,
+    0x93d81f08d430f3fb, 0xc6030cf0dc0567eb, 0x7b6de7f675508673, 0xf9dbf54ce3d7bd79,
+    0xff3af24b6ea8e4e6, 0xbede945c98fd8311, 0xdd1bfd8da59e1bbf, 0xc23c8ae73ce47e27,
+    0xb76af052e7d568bd, 0x55b1b6ea90660a5e, 0x4869c2b0278b3a0c, 0xa949b44aaed963da,
+    0xa7cd91b8eb80e366, 0x3516ffa2da37bdb2, 0x3570cb05b1fdfa9b, 0x16f3349dd3f5e97c,
+    0x59c6fa1d7b932f62, 0xce27e9cdd1d06f7e, 0xaea9bb9b165e7d4c, 0x53e40e3afc054390,
+    0x21f506cf336d3dbb, 0x6e68b1d7e5fc757a, 0x037b3cbc7ef46732, 0xaff997ec5a36d732,
+    0xc9c858f303202f68, 0x175ea667c9725e03, 0x5dc60b6b2fd688bd, 0xa030372e1744d735,
+    0x1304083adc628b51, 0x12c3b9a6018ed471, 0x35d3a62cd332b69a, 0x1f3cb9bb9b1e3cb1,
+    0x08635673720cfa87, 0xa7bb3c2b7bb097b4, 0xcfdef9c3e9c66499, 0xd970d90bf1017dcc,
+    0xde78704694229c99, 0x59f7ecc1c60c373d, 0xfec5a9adae89c169, 0x6bad6a318cbc2591,
+    0x8e811f065fc7eda2, 0xbdd1e3dddd78c083, 0xc2e57f3e486858f4, 0xe2af07c93ed34e0e,
+    0xba7e0dbd56a5cb29, 0xb23f2057950d9d6d, 0x062cf25c4ba288d6, 0x6bb6b94ef9311c03,
+    0x8c29edb3f18e55ee, 0x5926da8e36d1781e, 0x687736e7c62d7b2e, 0x4baf17e13f500f02,
+    0x7786fe8f1e3e063a, 0xc2aade5838602b79, 0xb3b10ce646f49f74, 0x23390f8d25091275,
+    0xb60804945168ff17, 0x29fcf7c43088b243, 0xf173e702d0eba717, 0x29344687d3ea7094,
+    0x8e064e9fb9c0698d, 0xa9be5a991907ea81, 0x8b74804d1ee29b64, 0x10144e7ceeaebf67,
+    0x5e775f8c0c997085, 0x7577f0d82ce98ace, 0x1604d23cde9f76cb, 0xc306f6b0f7047a66,
+    0x57bb57f6068f23b3, 0xeccea58ebc922bb9, 0x97f4e65c275146bc, 0xb63cf1f0847fcea1,
+    0x2dd1d052ccd6d43c, 0x89568b6bd3f1ca96, 0x5216d93c5f553a54, 0x20291e71d7e75df3,
+    0x8a4d592e3ab825cc, 0xa5e6c3f0e99ea175, 0x4df3be3dbc65a54e, 0xfcc44c976555a815,
+    0x0ff26afcb2f044e4, 0x973ebed5b653ccd5, 0xf47b9ee4ce9f96de, 0xd8e717c27b9f84a4,
+    0x6dfa4ed77a1b3cf8, 0xd0dd63caf02304fa, 0x6d83ca226944e67b, 0xe8165ade9f919f27,
+    0x5bcc51ffa0528157, 0x260f3e2040604d82, 0xd816f6a079ebc61b, 0x5eafbd61bb2fdd6e,
+    0x23ad3889f907ea80, 0xad1281b7ab8871cb, 0xf24fb4e46981e4de, 0x972a4f9f215536be,
+    0x7d6b711bded44074, 0xe0709ce6e5994331, 0x27dec0d7bd54fda4, 0x9cd2d6fb01be8dd2,
+    0x7080cc3da2fe7e63, 0xbf1b462deafe43cb, 0x43c7134df8a3fd4b, 0x679d159f428f4490,
+    0xa83880a8e7ba356c, 0x8271e6d90589dece, 0xc8c4f0f607f583bd, 0x91878f054ba895b4,
+    0x522f9958f7436fd0, 0xab1ec20299cc49ac, 0xfe4054c79384fed9, 0xf010a8f004b18adb,
+    0x420a914e4bcecb75, 0xc55489c9d789a7a9, 0xede9cf0fb8473ce2, 0x822acdc4dfafd631,
+    0xc71c4a8c39fdc0e8, 0xb10b1103feb99ab8, 0x6c579480eef1ef69, 0x683578aa3b9e34fe,
+    0x1b8dbfb88e15a3e5, 0x2707c35afabdb3a3, 0xe20142daed6afd01, 0x26900a9ab4c2fb3d,
+    0x7e6c1084fcce0e8c, 0x91f0899d9d3f5c09, 0xfa0e7d2b4645df8b, 0x407a48d22489d0db,
+    0xf0c75b15b3aaad82, 0xb3cb31c750efb7b5, 0x8285f1157489aafc, 0x54e8a697bf6af887,
+    0xb6025035833a6d58, 0xa8aecc2d13ec2a44, 0x58c1ff695b4f77ae, 0x284bb9fdb1a6fdfa,
+    0xcd5b78d15cd219ce, 0x369162e577a57236, 0x6236eeb92f9e62e7, 0xaa1c4b226b04774d,
+    0xf0bef4773adc254a, 0xbf4b3cc8ae4b050b, 0xaa3ae774be63062a, 0x6ef21c5d494e45ee,
+    0xcf1ca37cc55169de, 0x92f4421821201d64, 0xbe69f172f88ff49e, 0xad80bd414a626cfa,
+    0x1572a2f1cc2726c7, 0x0d90c8ab517958b4, 0x00822ee1893b1f85, 0x2d53d60d5c50bc03,
+    0x82f8d6389c85c83e, 0x51c024a24dbdc469, 0xe95ddda0f3245017, 0xa3d607621e8fe590,
+    0xd8e9d0a97cb9f615, 0xa7493b1bde70d30f, 0x598b2601eb335faf, 0xe996ebad00038c7b,
+    0x4f4defe9645da3e1, 0xce0ff1fb6709b768, 0x225034ae130e5c1c, 0x172b13672fe5e31b,
+    0xeec718d642ddbe33, 0xcdc14c2f2da07149, 0x7af9389b1c70da31, 0xb83925add5cd9546,
+    0xb2296312dd8b62a6, 0xf7f9604900115175, 0xa1613044b6065fd4, 0x8d273d48f01f7af2,
+    0xd5d15efc34f2063d, 0xe9feb777fd7b4fe3, 0xbda8d90ebe46e08f, 0x0d3a896e0b69d0be,
+    0x174325225aaa26d2, 0x4492c633f473eb0e, 0x165b7e20dbb0f7d5, 0xdd5d7ea87bb76bf1,
+    0xbbd64843da3ae994, 0x3eae0f891c598579, 0xc4f01adf58f2c58a, 0x7068aaa46b718b74,
+    0x342600a7ff6fe8c0, 0x23d36ec5719f1145, 0x4cba7eee3a74a471, 0x62fe09739a13e95b,
+    0x77cf6c3bb6fa224d, 0x2a92b8d9b490445a, 0xfc08decf83c1c4f5, 0x976f03ee3af24d11,
+    0xb6e05e1af57a6382, 0x9c2e6ccf34ea25ab, 0x09db0bf56478f838, 0x6242c2cacfe0ebdd,
+    0x5d9aa89f6aa3aa22, 0xb013db08da60a470, 0x9dabaf019e45bce9, 0x2eb74e94a69e7f75,
+    0xbe5fb87367bfe80e, 0xf38645d70552f0dc, 0x270755d786ed8c1e, 0x9190f324929dbdef,
+    0xeba9de8645e43e4c, 0x742a280531c6df28, 0x7afb31dd7e0c746f, 0x7de9ce8edc38fc7a,
+    0x4df7c53de22a6b5d, 0x22d6c043875af320, 0x11f7fe397c43aee3, 0x96166e5b7d985911,
+    0x27fec3731b55652d, 0xda1c1b727d38940f, 0x22dee4fac0f21870, 0xab5ae30747bda74f,
+    0xe3161348fb6beee7, 0xf3237937c7eeaad6, 0x52d615e1343a08e7, 0x233a26a2f849349a,
+    0xc60a19abde9d4469, 0xcb61efe97ad66da1, 0x85acb138d893d8e5, 0xa4a175e590eec859,
+    0x3fe7b421bc34621d, 0x4fdc9ba5bd27f607, 0x512af64f49e0e5ae, 0x9828c301726eb5de,
+    0x806763651de449fe, 0x63595b33de338f26, 0x0df034cd9a8caa19, 0x200bcd72d8de4d53,
+    0xdd4de6ac39a6e475, 0xb2c9963d120112ed, 0xd9ceced9414202fd, 0xe01b5a1a67dde521,
+    0x5df49edcdd9d1d64, 0xdd27c8ef37a4427f, 0x134ccd19f7ecab16, 0x55acf34dcdf5b681,
+    0xffa71553b2b682e1, 0x6121ad79f078bfb0, 0x130e2b9a72087cc0, 0x38b9b15813705cb7,
+    0x0a9174681c228758, 0xe3f4c3c4e32f95df, 0x2cdcda990d97ca68, 0xf26d6632dd5d0b0d,
+    0xb894d1d5fba3b7e1, 0x0c287eb43624cb0e, 0x6386af614afa60fe, 0x67444810f5a3ad3b,
+    0x2c9d1bb0baa78c83, 0x26e546e7635aa681, 0x791dda4eaa1fb97d, 0xc865bc68b8dcf990,
+    0xc3451ba71eb717ce, 0x243ecf75e8609845, 0x5e3a586fa92fd19d, 0x7998b4c4bdc8b5cf,
+    0x832a32321a937b9f, 0x16e6c13db7e4c333, 0x40c226585fd38ba2, 0xbc319dab2447ca80,
+    0x3898167340e4037d, 0xfd2d0daecdb2ea16, 0xf6df69689b6edaab, 0x056898fbff40fcaa,
+    0xedd8ff4017aea331, 0xd6de94359a3b3baf, 0xd270da0d62a2dfa5, 0x5d14cb066f31f252,
+    0x29ad0185bf6f8731, 0x3e2bcbe2ea0d1129, 0x30657cf18e6d7283, 0xd53885ba8fdd1452,
+    0xaba1ff96e8fc2275, 0x60b97f436bb3b5cb, 0x8a5ceb7fe0542155, 0xcbac43a216144e56,
+    0x75351ad011b00b97, 0x6fda11dbd648d0ad, 0x1fe4d6c6ece01a8b, 0x8631139e8c9698b3,
+    0xa7d60faa878fc58a, 0xca3f89038053a968, 0x1752036ed2371ba0, 0xc1b78ef8722d4e49,
+    0xfe9df381f82b25da, 0xb5ebd9ecd7ce8559, 0xed61d330991761b7, 0x89c7c26054ed8c20,
+    0x2da3bd12e0b99c99, 0xc31f40ba9d26e063, 0x1888320beaa6e454, 0x62c1774d59ccd338,
+    0x48160b5ae6ec25c0, 0xd05c9e338e973487, 0xd8154d19d98136ad, 0x83ddd2ef608a39ef,
+    0x1b9fa81df0929c5a, 0x478642eea4c98ccb, 0x4439db0f687bb74d, 0xb7dbe6565a476291,
+    0xd2bc98c838b63472, 0x70dfa3e1114b2f89, 0x3d9860c6235f3ffa, 0x3e013ed216aec43f,
+    0x8a1355f06edb8ecc, 0xef50efdcb26630b6, 0x895aedc93aa2d93e, 0x4e7124471c3b13f3,
+    0x8a1405f9df3587d0, 0xbf2f5676788be19f, 0xe1c95b9264c565e0, 0xa5cb158c8c1ce265,
+    0x7522491854bbd49c, 0x2d5ad01d7c6dfe22, 0xd1dea58a28ac364c, 0x2b1c368fb4ea6181,
+    0x81586aede6a0d4e7, 0x9c7c11da4826cd68, 0x407fe8df5b46e38b, 0x972b74742a4a4f26,
+    0x4be22acbeb102208, 0x07b0b56f6cc91dab, 0x4fd1ac0c0c1229da, 0xd0e59cfd6e039384,
+    0x20f55fbd78655379, 0xb13ddfbd5ff4025b, 0x738fc3a6ad681f7a, 0xae0f754ed3fa2a4d,
+    0xf38e8bc065eecda3, 0xc0d633919fa48365, 0xd0468dd3ec11e548, 0xdffcfc05ee0b5195,
+    0x857f6eeb64aece1e, 0x90e97c820c3c3f5b, 0x4d47b2817618713e, 0x96e6da04fc0b8959,
+    0xaa2ca77dc3ee24eb, 0x5e93d1eaa41bb67d, 0x394f0c2fa35621bd, 0x8441019001b1e21d,
+    0x785566759de64870, 0x15c5afc34d502513, 0xd89280b58d0a22fe, 0x57ca092fd0766eb0,
+    0x3b366965b90373c5, 0xd903910614b94a39, 0xdb26ce5d9e9e9388, 0x2778613349205491,
+    0xa8a12cb57322744f, 0xcc653adcdb333fa6, 0xc327e6f9f0b64ae5, 0xe8c259c0d885f1d6,
+    0x4094b43ffa4adacf, 0x1bb1c3adc8941461, 0x261c60d3443c5da6, 0x1b3199a82461998a,
+    0xb46ba3322bc74ab8, 0x12f87d73c8070c44, 0xfb51d5ed9abc3bfc, 0x31dd077ece10a83e,
+    0xc3f3d43a1bd46379, 0x39dde8fe98fa21e3, 0x3ffadae5e79c5047, 0x22b0c5f393095900,
+    0xfe9cfd6e9cbec36d, 0x6984f42faa712daf, 0x379e12fe419f844f, 0x625471a0595bcc6f,
+    0xc5625f001404b289, 0x1e3545f732ed9d43, 0x79262ff150767980, 0xf20df194b1175095,
+    0x87039f4f263d8c9f, 0xf0cd0ccaf0274208, 0xa1d7f16a40ccb3f3, 0xc93aa60f5c09cecd,
+    0xe3e6ce04aad87c4d, 0xbfad76215a1cf7dd, 0x636d62a3bafd1171, 0xe0e8106aff2e0d41,
+    0x60a96fc2f9bd153e, 0x5cbb79769a6b415e, 0x7026e3ac3b38a8d7, 0x56c3c8158ce9b62e,
+    0x87588606676e7930, 0xac1098c7e5872487, 0xb674ecf3e1731d1a, 0xa9400364a6b6acec,
+    0x0de87abf2de38ba0, 0x7278c92ebf4ef854, 0xbe5c78e079efc714, 0x76c5e73a5e83c819,
+    0x1fc3e756181d05d2, 0x6cf0d5f48b18b2ae, 0x0d2cdc5f135397e6, 0xb9cab61050ff092f,
+    0xd3ee5333a7ffa7dd, 0xa76dcdfb9fc5a628, 0xf21c50cecc15315c, 0x179d114b0e66c43e,
+    0x1e2916e9b8e6bfe3, 0xe504b8daa25f269a, 0xfe5d6dc35a657d2c, 0x271af9c5b13ad148,
+    0x1c4d62a79daefb1c, 0xa385d7a80af41442, 0x3662c7842f832ecb, 0xb665023df37ce845,
+    0xba4f59f3793be7d4, 0x21cd98cf19377559, 0xfac23e64ba9c04c5, 0x2b739ef6f622fb22,
+    0x09add82f0f1217ee, 0x342e2707ec3f13b9, 0xf0594f135c98a61a, 0x4e6dd1067bc2a354,
+    0x49391c03154454c7, 0xc23aeb2d0f87037a, 0x6b18b5d4405958b6, 0xf4124b6aa8fb223d,
+    0x843120d998db6df0, 0x92bdaf9d62c2695a, 0x30dae5c48bb343cd, 0xde1318f91e13553b,
+    0xe7f55576bbebd1dc, 0x331f0c7e09c5299a, 0xb3cfc96965148952, 0x5eb1e2a14ba34717,
+    0xb311fded76e310fd, 0x980f6fafe399b98a, 0x07466ac7572b300f, 0x6e1a8fd90ad4859b,
+    0x557700d084a92f43, 0x7cd8503f3d27bae7, 0x0d776e873b62ec0b, 0x5ad28f1a500d1eed,
+    0x5c461bf7450df828, 0xda5f57bd61947c05, 0xd89e53cef1801718, 0xe1dc23c9935e4507,
+    0x9787865f983d4cc0, 0x17d56855de66ee9f, 0xb35fa51e09c5b0ee, 0x36874243d30dd3f3,
+    0x4ae939cc2042c97b, 0x03b6ce1f5c2232ef, 0xa0e26e13413ad885, 0xe05259c24c53aa94,
+    0xa93770b4ff14e02c, 0x3aec9561954a2ebb, 0x073836fa8bf6b4e3, 0xe2b203af94e10978,
+    0x6d679383a1bc8266, 0x6e94d131ee3926d4, 0xed903fc45ac307db, 0x54bee50ecebda946,
+    0x844ada88f4110dca, 0x27e44ce2a04e1a96, 0x4f613dfec6b5653c, 0x0e66cb528512b6fd,
+    0xd5a320a991f99bbe, 0x24ca8445da7e7504, 0x464a43c79155527f, 0x7265eab03351d2ab,
+    0xf15164c280077b46, 0xc344f7f1fdc793c8, 0xab25b17181795dcb, 0xadee4bf94ba79b57,
+    0x8bd9d32ce7f44bac, 0x6994577dd57e554a, 0x9425359de4ac0690, 0xf45ba9d08524dd45,
+    0x22eb7afcf5248a90, 0x40917bd274591ed4, 0x0eff2d503f6cdde3, 0xca0c8efcb70e8396,
+    0xc921e092b4596687, 0xeed5e327133486c8, 0xed02c943ce439444, 0x938d8899667a2feb,
+    0x2f2f6539f35992af, 0xdcc93f4c3928a3c9, 0xf0d18124cc4bf84b, 0x8e99b960926884b7,
+    0x2c59279c6b318be8, 0x58f605fb79b0acae, 0xb77a8d4acb240fbe, 0x822788d15b5def56,
+    0xb37fa90e2fc2e8c1, 0x2392ecdd6ef13835, 0xf8f5f1c6e23d483d, 0x6cb629f01ebd4d5b,
+    0xd2c6eb59bf65b085, 0x658f38b11f530e4b, 0xc9bde34ea6fa17c6, 0xbc511530f05224ad,
+    0x0c80667cd5caea1f, 0xec3618db2adb1561, 0xe06125b6eade5613, 0x7bf791146a9bf1db,
+    0x60f8f37ee6a216c7, 0xfd5ce775bfee7348, 0x34bb66f1af2182c1, 0x35c65de0c0f98851,
+    0x906d8b4266217e84, 0x68e4939efd594ce0, 0x8d89d5924fd0da9e, 0x5c147c01e30a7fa4,
+    0x61dbec8bec1349fe, 0x6958440d10d5739f, 0x031d49bda64c1ee8, 0x82e9d0f7baa4ceb9,
+    0xdfbcc3a17569beac, 0x6d47c7ffd0888389, 0x26324a1b666bd71b, 0xac8fd57d8365a0d3,
+    0x5f6b00f6c8a8e290, 0xff3416fabd454c64, 0x0e9a4da2bcb2e82d, 0x46b2680e3177586a,
+    0x5268cbf1e413f70b, 0x34dbbfa0c6ee1787, 0x43577167e712b028, 0xade6ffba86f9e654,
+    0x66fd27717ff0554b, 0x1fe7b477015cba7a, 0x75e3f9d5aef24ecc, 0x280b60ef6c56f916,
+    0x3e8441f457e12be8, 0x7a8378705f5dd500, 0x52bb7b832f7dee3d, 0x5c565b931fd1a47c,
+    0xb9fe4be4e9bbe789, 0xc1ffec089c266dba, 0xa7473acdec739ffa, 0x5593fde7d64d4c01,
+    0xfd550738b27eb69c, 0x72291fd18e7e6ec0, 0xdddcb321639048cf, 0x2090ac3b21ebbe14,
+    0x1560beae11fdff57, 0xeffd965d707802ab, 0x0e39b81e440a2a81, 0x1c390e2cea29d2b3,
+    0xf53b3c9d9dab64fe, 0xa992a81941b3a90b, 0xf9d10fccec74de24, 0x08f4c291d7b607d8,
+    0xc912761821dff403, 0xf45f2f9193c07049, 0x77f346b4dad01d3e, 0xf77487324c716540,
+    0x18e3cf05bc3f7ddd, 0xc3a6d6b04d4974c3, 0xf96d8d3fb1ebe99a, 0xfaf079a3faf3945e,
+    0x89bb000690926323, 0xd438fe6e058b65d1, 0x0e645141b112c15f, 0xa25a7eafd1277613,
+    0x8eb7768d2828d344, 0xb58f55cadac75f49, 0xaa4816566f499b86, 0xd6277e47f6737300,
+    0x0e3607c170be6a0e, 0x3a8ba383c8f15100, 0x92ab53f9294d1755, 0x27abab0ed0083a1e,
+    0xeced3e2b70591dd5, 0x0157a15511565523, 0xa1ee5956f779a197, 0x43242765de1ff98c,
+    0xadd68c17c4734d5c, 0xb1a53f4cf99f2499, 0xd5ca6a6fb0d1a2b6, 0x561c9c2573644215,
+    0x27cae05d3aeb2065, 0xbcc1bf50176ade78, 0xc7e2ba460c3893ac, 0x9b5707d8f99b2285,
+    0xcdf2703d2d2b0966, 0x8968be44b3a9eab3, 0xb5bdb2ea203886ef, 0xb4550dc6b2664847,
+    0x8b2cea27bee22ca9, 0x87b750d2c463c078, 0x9854627c5863b7f7, 0x4433465a2ccbf15b,
+    0x625a89c5e6d4e3f1, 0xf8fb9a2f054579fc, 0x722290c8e385bca5, 0x05f6a469e29019cb,
+    0x101b5852b5eb74b2, 0x32bfa6c3bddd5d53, 0x254378062616d766, 0xdea7b99c279c143a,
+    0x455ea17c799196d9, 0x14a9cc6953b818ee, 0xcdc487a31cc99d38, 0x7128d789d35eed01,
+    0x85dc13ad63b17653, 0xe68fa69c5d1d1659, 0x04d52743ba9e3a2c, 0xbf29e761825d54e1,
+    0xb9acddd2220e9899, 0xfe6c32d727e119d2, 0x2887b368849f3dfc, 0x8aabd14515cecc59,
+    0x14d35f64b6e0ecd6, 0x5b96c4bad05c6571, 0x322fbbfa8481ec6d, 0x1af7e1e1d6b4bf5c,
+    0xb87a7d382197ccfa, 0x3a0c907da0800848, 0x9ab5fa514be7f2ab, 0xdfef4f057ab90193,
+    0x1538856574cf5b5d, 0xb74a2fc377b20954, 0xa4b878e21f9f4085, 0x89406081a7e37424,
+    0x23fd0b149842d085, 0xa85702e5853f284f, 0x4814b4305e09d511, 0xfd37babf206a0f45,
+    0x169b76f0a1296860, 0x3d73a68526ac9d13, 0xc28f829ab66c6eb7, 0x6bb932f3d14be009,
+    0x72b62cbc0d81130d, 0xae16bc93f2626767, 0xba9efa08c56c01c0, 0x5997337600236331,
+    0x8086d0d80555a495, 0x083666d8ffa61105, 0xb4a619ec450f06fd, 0x413728d30b7e1508,
+    0x03f574f36b39d233, 0xd2a3cb8a1a0f7a2c, 0x5997b07da83e9c24, 0xc38d06f2dd807365,
+    0xdc979d496e9bfc61, 0xa5b9af1e708ec9ff, 0x0d4dbd9727e35d6a, 0xa7341da6ea4a7e64,
+    0x5e99696a3e4f9a44, 0x6f2e4d188fea91a4, 0x517965e8cdf1345d, 0x99cf8d07c9d1f0f0,
+    0xa80fe20d8e9c8d30, 0xaf508236bc6ae455, 0xaf00880afbcd7a6a, 0x78697e938ec1919b,
+    0x65494b49f29e7336, 0x47c0a58e52da5fe6, 0x92d98d738e21d87d, 0x8ae40783a8394f6f,
+    0x19c8a936ec821aff, 0x9a1a2c7d75eb2e18, 0xf0de4857e8b459f9, 0x80aa403f2ecec016,
+    0x5be3188306b26b4b, 0x55dfdd8d6989ddae, 0xb06b8f3c9fe14558, 0x8e8ffa3c6e13cea3,
+    0x3b1d8632c0622bf3, 0x96f2112676448b57, 0x5aa3638dc29d1dda, 0x59320613c4fdb6ae,
+    0x427a956245c81bbc, 0xbbbb72f7151c51fc, 0xcf4e53c9cac613fe, 0xd9fc81d229fdf0c7,
+    0xff35d1f6d76bdb0b, 0x3e967fa4a3239cc4, 0x9ff963afc2cf8011, 0x8a2caa9710587f31,
+    0xf0148a4c4ad7b4ba, 0x80af6b780510bd04, 0x8a2f11538cc46931, 0xbb09a012c4c55901,
+    0xab92b9c445b1ac17, 0x4b5cdde81a3d92a1, 0xfb484327ea5f18da, 0x68b6fe0c75a8991f,
+    0x98a7e151d40c6e9b, 0x4ef0611530fc4364, 0x9e81a9605c08e226, 0x34ebf96d215ecadd,
+    0xe1afe983afccdfcc, 0xa5fde4a2f47e1fb6, 0x7bd91e26f3331641, 0xf813d3d723041e71,
+    0x80d791f99ddb4f5b, 0x227cc5d4efeeee15, 0x0f04555201fde4bf, 0x4e9029e40d0c6392,
+    0xe99d3ecbdbe5c843, 0x1b2ff4e37ed0f5df, 0xce487424f8311582, 0x61144ee1d59041ea,
+    0x1cf5cf0101b6655f, 0x7377f733953092ea, 0xd6d1dddd7700d766, 0xd91b85a018e9f095,
+    0xf355d181d12c0ef4, 0x9e04e7429e22a093, 0xea7ea6aaca8ffc91, 0x0e3f234dacfd0c0c,
+    0x8f00ebe8701ab4ce, 0xbfb66fcf5d4fcc63, 0x1226ff7512db2a6c, 0xea3e72681be734b5,
+    0x7c08c05ab53a31b4, 0x3a3f738e13fd545d, 0x0d4f60d37c9d8e1c, 0x21feec9a1a7f06d7,
+    0x24c6f3245a6ddffe, 0x91ae4ef6bfa79379, 0x3d9e863608359b0d, 0x9875c966ec7ad697,
+    0x3c6c34b8736092c4, 0x966f5a19f8e5d022, 0x6d05908cc33fd2bb, 0xbbcf070928a03258,
+    0xbfa634b475653e1f, 0x5674d6052cc430c7, 0x4bc2d45c451cb0d2, 0xc41b7f311d291437,
+    0xe6d95af4bcdae53f, 0x1f0cb5ab38374075, 0x312f39e7e08c00a8, 0x72450306fae8eecd,
+    0x75be977436ce8971, 0x2c998ad1179661f0, 0x1bf0bfe9eca06aef, 0xc357f49797681763,
+    0xcb8f21d53346c7d7, 0xf460b3995711ed1a, 0x50d1e12b2f4d1433, 0x17747d34da92bbba,
+    0x19b7ec76a193442b, 0x1d0994623524fe0d, 0x34e2f4e6ee8e2985, 0x9127a19322b65b5c,
+    0x3a559983a30ae42b, 0xe54fdc8c3f4feee3, 0xfaf1fa40df320a68, 0x0b4d530eb8a20337,
+    0x71bfa3981f97acf0, 0xf7be8166fb6fe773, 0xf3220575ca721027, 0xa329342563766018,
+    0x4248131304af7842, 0xd785632965cc2cb6, 0xa0f08b62a53db206, 0x862f94f5695304bb,
+    0xae89347173c02ae7, 0x2a1cf64f8bebfba4, 0xf4323ddf14d0e5cb, 0x9c6c9357a22cf88f,
+    0xacded51d407be206, 0x24da2e2ca676b2ac, 0xae9cfc2264f31927, 0xa1b384c742ea30f7,
+    0xf9b73d80d34a0f79, 0x7911536bc6bbc2f0, 0x02f116495d9539a3, 0x3505fd1752886c0d,
+    0xe2b46aaf9ac8f983, 0xb86df664d496a75e, 0xa4e65299c90b5fe9, 0x9c249bd241d3ddd4,
+    0xe6de207eb764e628, 0x12ef28246ac9412c, 0xed2f5aa35bbb36cd, 0x28b097c56cee990c,
+    0x339c2ceceaf1448f, 0x95641426bac242c8, 0x1decf54a149215f7, 0x61326c111efecabd,
+    0x94c7b580e97376df, 0x924fafe9919927e9, 0x6e6d255cd7a756c9, 0x489af76d10db76ae,
+    0xec9919d4c5f9f93c, 0xb56bc6bdcfc9c4ad, 0xb58416c146b16a3c, 0xe0fa9f97697973c4,
+    0xba0e48787d4ead59, 0x8829fbc5c76c3e8b, 0x104dc9296c3381b4, 0x0426bbeeae263e6a,
+    0x9c1a997380f19f87, 0xf9b80672e3c47ce6, 0x38bed0c26d8d89fa, 0x214b0090d92baa91,
+    0x4fccf88d7937198e, 0x3fd39828e768f09b, 0x2559d86c8a14117e, 0x105349e034477405,
+    0xc69f2f16d5701c1c, 0x01e5d27e5ca03815, 0x21d356342cddc4de, 0x3df6de83a8110b48,
+    0xa66222510d87af49, 0x6ce2f8fbd4bcaca9, 0x6d0247a7a86a0293, 0x48555f707a734176,
+    0x0b7e4b40a78e24e3, 0x516a6ef9e5a9beb7, 0xe6848063622f573e, 0x37907a29a19db0a3,
+    0x2e09213413efd8e0, 0x8694cc6830107f64, 0xdcb7eb66e095fd87, 0x36ee5bcd14b79638,
+    0xae5a4b12a7e1d20c, 0x2ad51cac1ea83a55, 0x5cd81c13e36412f5, 0xde030e7278588eb3,
+    0x49c42886cf1a0c35, 0xd6d303bb8d360a4d, 0x6b42d33ace61e726, 0x0133190af357c516,
+    0xb2240d5b00cdf4d4, 0x786c474da710c0a8, 0x229e8d84f6c59528, 0x4a6f45cec3849e71,
+    0x123254e43b3a93f2, 0x1a19727793e6f14d, 0x187c9fce67a6c3bc, 0x5995712a52241ca2,
+    0xd3869689bb9d5e37, 0xb725ec943a1a062f, 0x61286c3f2c5a97c0, 0x582362c06345f5df,
+    0x41f3b5e4dcafba80, 0xf915c9e579c756dd, 0x78966e6ab50bc979, 0xba5e01c55a21b9be,
+    0xb70215733f7ef1ed, 0x90d6d30e0f42cb8b, 0x66b6ff68a36d0beb, 0xfb2a79ad4baeefaf,
+    0x229f1fd340b16b68, 0xeba6cee62583dc89, 0xfe6a1cbc53a3ac1d, 0x24a9a5a6daa65a6b,
+    0x6757d8bd95eeeca3, 0x743231b71ec03a94, 0xac10125babcb817d, 0x56925e6ab4b10ce2,
+    0x7b2617dc0bd6180e, 0xc998d3408a00a3cb, 0x8991f3a0986d96b4, 0x42464a22202c69a2,
+    0x1b2f421d8ea071a8, 0xc30cbd9105e47020, 0x211f29713374648b, 0x524d67b299425a56,
+    0xcfd510ed2cd2b7ae, 0xfa38f8659ee4b224, 0x84841a4d6d49e701, 0xebb0a366507fc781,
+    0x904ffd55bc5e7984, 0xab4bada787f32d43, 0x26d3e79a81477775, 0xd8b55bcd90097071,
+    0xc5c0c570ff4801a7, 0x1e003618be944987, 0x09ea363480edc1bb, 0xc58b627f78a4dff4,
+    0xb0c065ae8d025123, 0xfacf0820623323e7, 0x82d107e2f2ca6683, 0xf716d23927d3e4a5,
+    0xd4b7d4381298c2ba, 0xf32947f077a024bc, 0x753ef052a24ee26c, 0xc0984f5bcb53b080,
+    0xd70e1d2d673bdc44, 0x6078a5bfdce4068f, 0x16d960e037c189c5, 0x547b31a2e6bf40d9,
+    0xac737ae3be5426bc, 0xfc0109376ed69847, 0x3b0b81e8381c8cdc, 0xef6e60bd90039e96,
+    0x0239636d562a736b, 0xc9293084f1ccc426, 0xab3b8769ca136e84, 0x98be6948e4b1aeb7,
+    0x7b1631ed5f5170a9, 0x1ecc28492e6b34fc, 0xc5f262394f6a25a7, 0x5e85e562b2b6fedd,
+    0x37dc88720f2c4739, 0x60f668efebc7ea20, 0xf136acfcdc802bde, 0x3dcfb0a02abbf15a,
+    0xbbe78dde95e52615, 0xdc275d2de09a32c0, 0x982d69e84f56a75f, 0xdc070c232d6b2612,
+    0xa7ce784e072f53e8, 0x38787e63dde9e124, 0x8fe90f36b78a2c40, 0xde2bb2ac658f8cfd,
+    0x4de2cfc5c4486763, 0xd757d73d7a48129c, 0x265fe8f0c4bc22ea, 0x478f227b373d89ab,
+    0xe62914ce34b5b77d, 0x40f69fe6b4f549e2, 0xff00362d9bf3a7e4, 0x226d6fccaa4924e9,
+    0x708aa9cb505732f5, 0x31445b69c69ecbfc, 0x58728763fc5e8a4b, 0x8540b0411184bf40,
+    0x97a5c76e24c482d2, 0x02798794f0693ee5, 0xb796e959c5557f81, 0x5da8754c7d62d2b1,
+    0x605444cd54392126, 0x9158517ceb481a8c, 0x256d7f1d49d388bf, 0x4f13ce6fae3f504e,
+    0xd469ce44b4f581aa, 0x7f86d2c83f08e13a, 0x0ee7fb8daaa74599, 0xfb358159da26070b,
+    0x919c39e7f8dddd22, 0x7425741ef28c22c2, 0x08063f12d7d9f0a7, 0x83479ba9a1f53a8b,
+    0x1d4b7f65b5eb2c14, 0x67f1a72fce37f4b1, 0xb2f0cf9a85afe3ca, 0xfbe463bde2b88a66,
+    0xfd38abf7621dcf9c, 0x7de88f3110113b58, 0x046fd82d5d5ceba1, 0xace1318af5b0ec54,
+    0x75369f77989583cf, 0x5d5b31b35f3888bd, 0x3cb91c6e48421ff7, 0xd66047e057086099,
+    0xac5856fa8ea3ec74, 0x4e23d9aa568d4ef4, 0xf36c16bda265d571, 0xfb4d9b8a6676b66f,
+    0xab156f7c6a157bd6, 0xf36cf43b7fe0b1ac, 0x924bae70dffca006, 0x1e4ae8bc3947df2f,
+    0xfa2771f05321efbe, 0x4aa8f7696d3a5581, 0x7b55ca1f81adf6d4, 0x6b5bfbc3818b1469,
+    0x8fbac986ed9c9989, 0x1e5e24135c87d948, 0x2fe3a4819b9f0fb3, 0xd175d814d838b235,
+    0x5b05ccd8451e2ea3, 0x95594611839cd2b7, 0x13d65534f69f9445, 0xfc31edb06775f83d,
+    0xbd9dfebcacf9cf7d, 0x7b3eba873edc733c, 0xf92c956ea90dda9e, 0xafe9745aab9e172f,
+    0xf529dbd959f2088c, 0x6e3543c35225485a, 0xda70a0a5ed61a311, 0xbb0b1aafa98ed7b4,
+    0x7f5e16cb4565f747, 0xb83467d09225f463, 0x6e78dbb86382b823, 0xa3167a2c08edab3d,
+    0x2c7e72e1907c50dc, 0x4a9ec064654a73cb, 0xad8ded402837a53d, 0x66e2bd3217f468f2,
+    0x29dddc7f0d15b755, 0x24330e36dfe29e7b, 0x3c6f828e07538b65, 0x58c0b9b3ecb8ce1c,
+    0xb93bca1e25c31412, 0x2f4d364dec5b792d, 0xbd063a251cff3780, 0x12ab5c46fb4ccff6,
+    0x7581ebfee3a1bdf4, 0x8a50183b6ad26ecc, 0x4c160dc6661d5057, 0xadc323d7414127c1,
+    0xc8992f31f95f3e06, 0xa0d660a9280a8357, 0xd0afe02cc5dfe3dc, 0x6a3deced3709df85,
+    0x0f06df7484d80eb6, 0xe7ce90c3f2992c58, 0x45c39e09a20b675d, 0x7b1eadd8602264e8,
+    0x2299a51db83d5d21, 0x6ad6b4888fac9f3e, 0xfc1168e1c829b5b9, 0x22ec9ceb7d2c049c,
+    0x875887fe860537ab, 0x0741a4d379ef01f8, 0x2529e9ff6dfb6e48, 0x440d6f26cdbcefbc,
+    0xaa6c9e69dd433fe7, 0x9d822865d971cfe8, 0xd641466885a0d0dd, 0xc32572bcad780325,
+    0x537ed7fd0c90bd19, 0xad8fc8b3a9d29d00, 0x8d0dbe3c1adfb3aa, 0xc25fcc1b022273e5,
+    0x1719af19fe1b2953, 0xb3643f1a7034fcab, 0x191adb2c3b36f291, 0xd651deb49ce84ece,
+    0x2e50c5657a9fe4cb, 0xe5b65fafcae282b9, 0xc4e24239b082950d, 0xd2a6b7a8fa3fee56,
+    0xded68b4c6bf28fa6, 0x6a874b66f6d6ecb8, 0x79b0d927f88cb0d5, 0xfa1e7f094064b491,
+    0x726ddd944bee497d, 0xf137e4b3daaa34b8, 0x4b2fbc006f3b7d8d, 0x64d4eec8fa3a6561,
+    0x42827dadbd2e5553, 0x1d64303535d897e4, 0xc273e60eac9f210d, 0x21514491a8e88e6d,
+    0x20b868c66d3d158f, 0xd29ac4c8d7e17a79, 0x8f98834016bc5b6a, 0x9ef240136ef4de87,
+    0x1b0d458b16cc05fb, 0x2dcaef69512452ea, 0x0ba77e22d275b1f0, 0xd66013c8a9b38351,
+    0x5e2e6487dbe44cf7, 0xe859e40eaf371adf, 0xdfd4d93dc866c1bd, 0xc21e17be12894625,
+    0x9b0db18f5beccb45, 0xbacd5ea9cc23f745, 0x026a3aa02d71cd77, 0x8f832ae4b9758d72,
+    0xdad43e7f3ddad9d9, 0xfa821a00ecb9d421, 0xe99f466fa3e17040, 0xf59ae589627467d2,
+    0xe896cfabfb93b08e, 0x5b627b4bbe76f262, 0x5b06b61f6e897d9c, 0x29d1a58f10636889,
+    0xe6977dc9072ef9b5, 0xa3c35d97265d85e1, 0x5bdbc43808a54eb0, 0xb2199b4b2c22d334,
+    0x306ebf6d1545f726, 0x3df2479205f54993, 0x08e757b408dcd8be, 0xe49d0596b2a4989d,
+    0x1be63fe792ea496a, 0x81fed18aa5c6d9d4, 0x4f3ce331447f4999, 0x21f9baa17e60a359,
+    0xe997e5ecf6d36437, 0xb7762bb4b2c1259d, 0xaca7552da28d087e, 0xe4571a96f80a2f8c,
+    0x2968c014a96cd43d, 0x271abd0f71dbc025, 0xcea5b871fcbbe7da, 0x62179e5bd991791f,
+    0x16accd6f25a01958, 0x5897ddf5e6fd59db, 0x8cc44d7db1a949aa, 0x10ccb9f7a6878929,
+    0xfbcbc530eb0ea5c2, 0x3d395fcba4ed874e, 0xfd2491b786634a06, 0x5558e65461c0ef6b,
+    0x72b0ae2ddea43ede, 0x5cbf76858a0513d8, 0xb330d2f8b79cdb93, 0x2c5830a6ad859571,
+    0xeade48f2aafe8550, 0x0f67310a85d8f985, 0x11525d673079446b, 0x7efc34fe309ca009,
+    0x6c11418a4258cd59, 0xcb3691f201b3be1e, 0xd6bc031b519b0dfc, 0x978882641c24724d,
+    0x6d7e58b43472ddd0, 0x66493c7c8478a706, 0x34ddb7fcab37b98d, 0x62061abf53a01dec,
+    0x8d525f9d16bf4bc3, 0xf1bdac886823d7f5, 0x3517c56c3987f384, 0x77d124e8e93ff8f7,
+    0xc387c8c9d30dbabb, 0xd748965c296a29ce, 0x0ab57a0ebe6695fe, 0x17748b9b0ccfb135,
+    0x14de4becff1b859e, 0x1e91bca92706ddb6, 0x949c934633464d97, 0x03087c7d9e1f1e4b,
+    0x42e7582d5f93c632, 0xbd6efc67bc6e2c8b, 0x42324859c31a9e84, 0x0cc348c761427f46,
+    0xfc2f94983467d82e, 0xc82f14755f73b129, 0x224c247dcad292bc, 0x49f03772a6caf8e4,
+    0xbf4eba364d607304, 0x4c377c416b4baa39, 0xb7b4844914206d0d, 0x266693df89d645de,
+    0x5e146c0efd4f79f6, 0x75e6c7d97373a753, 0x62dd0d0f7963b36d, 0x7369daed1be764fc,
+    0x57b899d848b6a277, 0xae80bd4322061eac, 0x0b66eba0f26bb818, 0x5a6fbcbdc42eebf6,
+    0x530799893a7e32c3, 0xb3b5300c70c6a2fb, 0x236ac4420e4b4d12, 0xdbc64e072d70968e,
+    0xbd769461e1e48e9e, 0xbba775adab846e3f, 0x558d2a6f4923f933, 0xef1aa051c88fe8cb,
+    0x7ad0ff40e5895a6c, 0xd48625c69f15ee9e, 0xcc4a8835e5d4b1a9, 0x53c7da59b22db21c,
+    0x5b71b83bf204d097, 0x61013f73163fdb52, 0x66b09192adccd743, 0x4817c934ab6fcc98,
+    0x4dcc93218797d341, 0xc6214f294d4a7f99, 0xab7c82702fcce627, 0xecbb4fc0a34be767,
+    0x36e9fba8417f6d8e, 0xc058ea6852559bd5, 0x5b012e251d139ba3, 0xd8678346e1521270,
+    0x12d53ff7ae2553b7, 0x77d65efaa7ec6ee4, 0x398a03716fa214fd, 0xd2dc4c3831208ff7,
+    0xa5baf3dfc0a8186f, 0x6d5d7a506f97c3c3, 0x4b153d35bc0e4896, 0xc3c31b65ceed4d20,
+    0x61bab5fd0dfc57c1, 0x1d48c13770d074af, 0x314b1e201ab4e4fc, 0x9c5a6907292146bf,
+    0xf42bc64da5fd29fc, 0x76d5455d1a7db27d, 0x6b355abd6f562a37, 0x63c44eb43753713f,
+    0x0ececbf426706127, 0x6780281356ceec1a, 0x0ff37357bc77ce36, 0x3e14647987ebd3da,
+    0x96379fb5df6c9687, 0x67ebcfd886db4796, 0xbdf587745135be9a, 0xbc1a75d32a9c34e0,
+    0x9be6677162449926, 0xd00036421e30b953, 0xc916036f585ce608, 0xe739256eb572c474,
+    0xb6d99f5949074ac9, 0xb0674f21c7e6b223, 0xa5a1b3b5665e6d3e, 0xdf7cc53e74b5f6d0,
+    0xfa58b84d621f28f4, 0x818f70f0dc7c02bb, 0xcb56cdb52a9751cd, 0xfb87a66226992a6b,
+    0x77a81fde67e3c226, 0xcafdc0098bb01fed, 0xee56d74f5825d620, 0x9a1bd6652d8ebe01,
+    0x282ed32a2d2fb1d5, 0xf2e1078e702868dd, 0xa70a6937f71cbce7, 0xb2a8b1cc7c6ff1c2,
+    0x5446d963171f03bf, 0xc96c381e078ba220, 0x4ea7824d45142a74, 0x084f7c702e62dd48,
+    0xb821465afdd92465, 0x9fb91557beece27c, 0xcdf76a2cfeee689c, 0x0bfe65e2ca9cdd5b,
+    0xdbc88859946c233e, 0x982a2042389a78bc, 0xdfdd5d901702cd85, 0x4db62645e8c7148e,
+    0x916b1d0c77efeee6, 0xce119aa7954ead64, 0x1d8b960848152a3c, 0x94f8b8d38e5724ca,
+    0x18614ba96beeea04, 0x2b8876b8c6384856, 0x27bdfb30b1210dc6, 0xb62041ca1d2f42e3,
+    0xb4b8a6c369565c0d, 0x03f81423f0daea32, 0xa7743ed82e8de766, 0x3aa14e650d0407b5,
+    0x2fbde807ddb9df46, 0xdbbc29376c7fd96a, 0x55833afc10697e5c, 0xdba607007274df5d,
+    0xbadc425e60cd728d, 0x13704be4be0519d8, 0x9f887f8359ea6351, 0xd576d3f363deba92,
+    0xb5ab57cd1a437a43, 0x5963eb0c826e0905, 0xd89aa7e78c00b0b6, 0xbc7207f365a73252,
+    0x502ec9d9a86396ab, 0x77698e130d6138b9, 0x6a9f943330721d69, 0xc5c8fc9c3a75a82c,
+    0xd5aa712e33c9a48d, 0x2e46b3e37f33e1c7, 0x0bb843faa0de8997, 0x23c8df8d4d0016cb,
+    0x12a3931f88311120, 0x3ab013c89d0d8b1f, 0x87178ae7389814ae, 0xeb44f046c7ade408,
+    0xcf9469ff247661c2, 0x1798f659300adef2, 0x8f0ea0e7e40b0b62, 0x76888b9e7e4c63fe,
+    0x94e42eecb0febd93, 0xd59d53daf19dab8f, 0x698e8b9c448aca61, 0x365605ca447dca86,
+    0x3bdaa8d226c448fe, 0x06743ca5812c6c7e, 0xccd6cd7aec85e24c, 0x7295cf12e5083c2b,
+    0x38cea26e695fca2d, 0x64f0861e8ee7e41c, 0xd40e4c2a9fcfc78b, 0xb2982260b2721a19,
+    0x5ac2d90c2b9804f5, 0x8c96ed39fd90597e, 0x8ba0183bcd2db217, 0x794890fb8583d3ca,
+    0xe50ca1853f4510bd, 0xc072a22fc99c86e2, 0x4a2d9a34db41b7f0, 0x510e9c0f2e6ddeb7,
+    0x76fea35567d8916b, 0x9028ced097a69dae, 0x96317bb7eab43f75, 0xd26d8e6462434f6c,
+    0x657b4aaf3af71ebd, 0x9d1381246db19308, 0xf5824bc9608f096f, 0xaf759324b2ae6250,
+    0xfba5e074fdc3d66e, 0x5a181a74e49bd82a, 0x3b5a5854303fb835, 0xa035f9fd4d4e02fb,
+    0x829eb2ad1ccbf3c9, 0x4eec3def95727e8b, 0xabd4280a46279d70, 0xfb36f1dd7a221e06,
+    0xbcd49ec3bcec6751, 0xbbadeb64ac03ef79, 0xf9ceda733c1a6271, 0xe096d24e3ace2b92,
+    0x73d3a7cd2babe462, 0x01e726cecae8ead0, 0xa3c9398c0561d60d, 0x5db261c623cdbd36,
+    0xf3bc05fdc0d33584, 0xff9e459d70341cbf, 0x7efbdd6fbf7c3b19, 0x65a3e7d1c373136c,
+    0x0ffe7dfd6cd7d788, 0x7c5cd34071e3cdda, 0x360b33534650bd95, 0x340ee38c7645c948,
+    0x3125bc9237eebee4, 0x7249a1002505f442, 0xf2eb382dcba28c7a, 0x0e584dd7c6eb2a1c,
+    0x0b760cd0601cee19, 0xcd1456b0e910d958, 0x2e107982a59ca825, 0x8f670aad70f52748,
+    0x98ed797220361b24, 0x0733660dc5b573fa, 0x406578437215cd10, 0x0a05b6b8481a183d,
+    0x5564affb9ecb1ddf, 0xb10ae25a041d29b4, 0x7a69d55ba388d674, 0xf60f38ce9a26c7ab,
+    0x9a94d8837c2ac23e, 0x83fb6a396adf9c16, 0x8b1bdc14d30ddf6d, 0x601af95be7d3e372,
+    0x9957dc1b2204f324, 0xbb90efe186bdd6f5, 0x2c1ae433125de1b2, 0xc111da3e2c4feb46,
+    0x60aed32f3dc3983e, 0xfd8f597d5c12e1f5, 0x5f217b21c3385ea7, 0x7e9d898c860c7207,
+    0xf93fb87f096027ca, 0x1b199f29a2493336, 0xe034eb73bac6f672, 0x405e323c4cc0040a,
+    0x0884d331349a5f17, 0x60b2981735b304b5, 0x9ece895145a2538c, 0xafb377e5dd5dc2dc,
+    0xd34b18d6d54de4a4, 0xb132cfdbb005192d, 0xd126b7f8c30acc94, 0x7914819f8a77cd7c,
+    0xc570852eeae3f168, 0xbcdbc4801c0edcef, 0xde60128b7a5c7064, 0x266d66a77f9a40d2,
+    0xf922539d0a4eb1d3, 0x6bd911e25ed305f5, 0x2b210e1ad169285f, 0x9db49c19398e3f40,
+    0x76ebdc46c924d759, 0xc50357d85738eea5, 0x1e2788d66c332f17, 0xc93d66163654e912,
+    0xc246a8224fefb608, 0x0b6b3c8678874b46, 0xa0012e097f93ea8c, 0x5de9c1006829f764,
+    0xa0dcb335106924ef, 0x9bb0b6bc359aaa36, 0x90ec3d452f899879, 0xf0f0322bc4f21407,
+    0x430050b81911e84c, 0x674c080b3a107763, 0x2f0d0080789488d3, 0xca120308324fef1a,
+    0x5425b67c51df0458, 0x54c9ca922fffe9ee, 0x8086f064e2d86c5a, 0xecacf0b5be49b443,
+    0x306c00d468467ad1, 0x1ae9d36684e7d959, 0x0ac32c803e86a164, 0x86a121440c036087,
+    0x8809728b4a3e24d5, 0x85715397c6711506, 0x07bb7de0c52e1112, 0x754cab192e00c11c,
+    0xa771fd31c93b54d2, 0xb980061955bd8aa8, 0x454fa29f838ebbbf, 0xebbd0935e4feaead,
+    0x805f5dbcbec8cf39, 0xea0c05ccaa6a498b, 0x189cb7baceaa3253, 0xb586006e223e142f,
+    0xb2da97753605184d, 0x52c2792680af5bcf, 0xbaf6a54d501922c9, 0x528966faf80811f8,
+    0xc201eab2b7719542, 0x26524976009d2bff, 0x8834f71971f59fee, 0x51b3814d21b989f3,
+    0xc78b5e70791118e5, 0xf7a908ddb21b4f20, 0x3802c31bcaf06473, 0x807dbb83a25e3c85,
+    0xb5f7044c34639428, 0x7d65b45ab8ccaa44, 0x20b0e9bcf8d85152, 0x985905b5b5a55876,
+    0x28c4dfed5bf10987, 0x1985f85568a5d549, 0x1c2ae5fec986d2f2, 0x664d26cc1d790592,
+    0x5ddea83984ab65ed, 0xa457cabcadb38e71, 0x9e258bb01062af3e, 0x2c54ebd4f8d5b031,
+    0x5e5c67d73cbf212e, 0x8ae826dedc7ccd93, 0x048d3ecf3664ce37, 0x4c375b0f71a575db,
+    0x8bef73030801f642, 0xc8376658820fc430, 0xd3f82be47a48e083, 0xefc5ffc47a78a3e8,
+    0xf90d0b045ea975ed, 0xce611ac9a38df400, 0x24f1d2aacf5982e5, 0xde214c8fc7865dc9,
+    0x754083b6cfc4c6f8, 0x73ffd549a6a9f801, 0xf04bea40ebecfad6, 0x59de0695584bb7c4,
+    0xe64a2b9d2956fa18, 0xeb38a82f9fc44515, 0x7777e709e30baa2b, 0xdfcbb44e32313479,
+    0xec9933749c26c3b1, 0x04b41c7bc83b81f1, 0x3c25880b49dc4143, 0xeb80ad284ca9f017,
+    0x7d148632389bc374, 0x8082f3b2b842247e, 0xa0503c28737e64a6, 0xf93999f8f9c15b44,
+    0x87ad4bb466cc5efa, 0x08c4c75a9b68049d, 0xedc631e241a71348, 0xa8201d3023c88add,
+    0x3a726e7b27d0148b, 0xf3eb49d47d1c3f42, 0x9e8bc347a3a26b8f, 0xa018399989e319b3,
+    0x8f5e872dbdfcc64e, 0xe0cba2ecf7e654b8, 0xf36ece18ae873553, 0x8b1ff46b28eece1d,
+    0x1e44394c46e3ba89, 0x938fcc4b781c6a2c, 0x8ba83c88138bc793, 0x060f138fd0a15a1a,
+    0xfb5c1209d3e29520, 0xfb17b427c6860368, 0xdc88b3d145ae6ed6, 0x7556226bd63b634b,
+    0xd589a279e3fc7b9b, 0x5ebc21e956751a00, 0x7ca139317bbb1ca5, 0xb2cc354685f8b5ac,
+    0x2659062a830e559a, 0x65d35a8e11bae6b9, 0xe0956627f8a499dd, 0x4b9e5ded62dbbb57,
+    0xbc29ecdbe086e2c5, 0xde5fafdfb6763447, 0x04cfc1ff026bd2c0, 0xde88a821c6042192,
+    0x0dbbbbbd2e66b360, 0x249700aa28864d76, 0x92010cc3ef170b6b, 0x4cedda5b03d167d4,
+    0xd6fbfe42dc05e8a4, 0x7f0948d94f8920dd, 0xb07a13e364377164, 0x149a28d37dec2114,
+    0x31ccfa7998398551, 0x0c8d00f194e001af, 0x60836d905121ceb1, 0x872b2f87c4d08789,
+    0xc529e8118c381867, 0xbd2f82daf6ad7d40, 0x3d23468af4d92ac4, 0xd1723299c4706e89,
+    0x693b636070b68932, 0x00ba28f6e5debe3d, 0xcb65e8233a892676, 0xe15c2756a5ce5692,
+    0x636bfa6842fbf54e, 0xbc5e830ed77a3840, 0x46a7e1e366591caf, 0x89c548d56b644ea9,
+    0x35e76572619eec46, 0x8cda5af7970bf051, 0x10d9c1eacb108317, 0x24fa87c3e138a99b,
+    0x81f6d0835ed24d4c, 0x610549c9af1df5f2, 0x8783f4ebf8a7e427, 0x9ae8f350611af91e,
+    0xa027eeeeb2ea5596, 0xd36e0a91a9033410, 0xefa20b5a303f1cfd, 0xacce043e13b4e85f,
+    0x7d2c68473358c429, 0xb636a349e0dd4979, 0xbe846c57d1aeda8d, 0x58b483126c67074a,
+    0x319629e8afe1d55c, 0x5435202de8162bb0, 0xfc32aec027a8be07, 0xd811e2e31f749386,
+    0x22fe2604b1d155fc, 0xbbffefd9830fdb77, 0x1fb61fd29df7bfbd, 0x807ed68994018473,
+    0x568b707642dd71a0, 0x0174cfd286806dfe, 0xde3dd0874d680add, 0x264e8ec95a02ccf6,
+    0x06d0a098597dff2e, 0xeb0440d37cd67692, 0x642386cbcfe62798, 0x604db5e6b99dbb3c,
+    0xb7749ba7a2ba6047, 0x922507c60f379c13, 0x474c9e88085b2f98, 0x39a66dea699735fc,
+    0x7d2e07f78a6f479c, 0xe7d9420abd4d5a89, 0x2978659bcc292c45, 0x799ee4d5555a8ac4,
+    0x97c1f4e0dd9ec951, 0xcdbd20c6f52281c0, 0xee593e551d63f5f0, 0xfeab4a6aca35b3e9,
+    0x1b3de31cc13447e7, 0xcb3295c418c27531, 0x0bdd629ecd6bc7a1, 0x3a1d8ce866a0a923,
+    0xae62c41c4745ccea, 0x0c6ad0e5c2f12050, 0xd28fde37c32af3a4, 0xeaa2869d410ca0c5,
+    0xda1f6365a5c00154, 0x3df4c764c6d12674, 0xd0801b4e72b5f2b2, 0x2727552e76764e58,
+    0x29ae8b41f8ea0bda, 0x177c2081c12e8002, 0xb3b0e178a204039b, 0x7b22c924a0629f17,
+    0x57ac10a9e5493cd5, 0xaa4eb4f10b582bfb, 0x1d1986c6d7071601, 0x5e563a966ba16e6e,
+    0x44ad424ad4598122, 0x30cb3dd56189698c, 0x56672c2a0244587c, 0x845e0db4d82a9efb,
+    0x1db84341dc98d3b5, 0x7c888f025bc25a6b, 0x76b567664f296887, 0x4ea94ab3e2607936,
+    0x460328e4966c4ce0, 0xb17cf3f2f89777df, 0xbef9f9d9cbe13c3b, 0xb52f5d94e9bc4800,
+    0x7863f0d69cb54a1d, 0xd1242f885bed24e7, 0x49c653c6708df419, 0xe535af8af293e928,
+    0x96340ae6e98c44cd, 0x0e9b1e807d7e8318, 0xa0a89dd5e8d90679, 0xe02301d441129310,
+    0x4d6057e0b280f104, 0x54e034b133c63e50, 0x05fbd7592af452ae, 0xd9a49935e4f158c8,
+    0x636bc7423b7a2eca, 0x6f0c5bc48a36f90d, 0xd86a778359d289a9, 0x5a67092a2b3b2595,
+    0x5b07cd44b4e757b9, 0x1ec29e2a4f89abd5, 0x7263f55b00cbb7ad, 0x67a082f5afd102e6,
+    0xfd8ee9983d9df319, 0xbc3560a86de5088b, 0xb333202ec2995e40, 0xcd8feb329912b772,
+    0xbef988c6b4b34db4, 0xc37af4894188368f, 0x79ab3a7b1de53c3a, 0x72979faadd2aa507,
+    0x1347d688bf00dc8d, 0x111353ba803390a7, 0x1103227ceebfe925, 0xec8111abe1bda434,
+    0xf97f908d6632f181, 0x2d97f970cd6f0bf5, 0x2fb3f42ade4ed4fb, 0xb78a6f12c3424bfc,
+    0x2e3732e8f1770503, 0x5902a036ae9395c9, 0x12739b9c92941f3f, 0x4b569eb4725ab5d7,
+    0xe9b720be80295f87, 0x37510433e08f2bea, 0xa77a61d5e50dc9ff, 0x3601f9321fa7135a,
+    0x84b907fbaac72011, 0x3ecee905f7091205, 0x6ebf0f73e3793d05, 0xccbb55a9ea718be5,
+    0x7cc6a37d9a4ae69c, 0x98cfed84f65155b1, 0x331527a7b7b9dead, 0x4acc1609085ae559,
+    0x4b732fcf0c428ce9, 0x4cbca8c34f9ce49e, 0x38dd61683139fee4, 0x3ce1b76d0098d59a,
+    0x35d9c2f058750f47, 0xa405a60ed50046fd, 0xf95014179d02f849, 0x6988341974af6b8b,
+    0x81579186fdafa4f8, 0x193b8732481bd3e1, 0x34972c410a0e2790, 0xb865929f43e2f578,
+    0x90a316d7795d887e, 0x4b170c6b329790fd, 0x81ce9e27973c7b50, 0xf4eeec247e0427ec,
+    0x4a4d1454429ffb58, 0xa66771f0bfc08865, 0xb39569d5060e123c, 0x35dbcbf282180b9e,
+    0x6c78812b3a128725, 0x32429b202150692c, 0xe0dc6719b2c4d0bf, 0x2e63194259a99554,
+    0xbd22c2e3e7b3ff36, 0x54b5e85aa1106daf, 0x7460f2563829304e, 0x8bd0f7ee48c447fc,
+    0x5be47d75efdaaf2c, 0xe3e39c87698c685b, 0x24d0b53928ae02f1, 0x4e21ab88a9dd9199,
+    0x1553e68215e5c9d1, 0x3f4e0cc0b4de9159, 0xcbed72a1b2bc5f2b, 0xe72c15dbecb32dfb,
+    0xd201def9f7f57378, 0x5b1a9a11c487d02a, 0x091bf8a7901d022e, 0x6cfe4be0c84992e5,
+    0x90fa5409967818b1, 0x1e712d235ec77b1f, 0xf180446ca9f31780, 0xb2e0f4653025c1ec,
+    0xc8c17f7355b12034, 0x80c8e38b3a6c9500, 0xb64b29d87bc631ba, 0xa519d38dbb161c9c,
+    0x9ad62d3b2fa997db, 0xea63be4ea3d6679f, 0x9d803bbf3567390d, 0x326da6cc4632e3d4,
+    0xc6812087783f6097, 0xfd9c49573efcf1e8, 0xe79f54ae4a3df2a4, 0x83f23e0d8977ad57,
+    0xd6bf00b563967d1b, 0x52b4ea432b73d204, 0x2e0027234732818f, 0xe945c34e23f145a0,
+    0xecc8c3bd60b4feea, 0xc449aeb44eadb0c2, 0xf1c662e316af8a9c, 0x9302c6cc63ca07f0,
+    0x3cc9d3aaf67b1174, 0x8baefc7c1970dc63, 0x0541722567975471, 0x8d906adafcb8adcf,
+    0x709153d128a4a6b2, 0x3f7514bb4657c98d, 0x464367eca3e05a4f, 0xbcd2d229572c17af,
+    0x03d4644f58cb8da1, 0x73bc4f122751b5ca, 0xc7deaf9d9bcb56da, 0x06fe97108757f4cd,
+    0x77ac8cdf07060798, 0x3c4e66544b7ce572, 0x5e1be78f8b454f0b, 0x012c32d7a1deb87b,
+    0xc45bb54e1d0c739f, 0x13eee1d7b38a93dc, 0xa6be7981d3b7a4a1, 0xa305f687453074b0,
+    0xb691f9ae0a374ec4, 0x9d9d5f2b07b877c4, 0x4e7e500849b03c3d, 0xff323d4ba8f5a147,
+    0x6d700a7b68b90262, 0x160aaeaea1b6ede3, 0x3bfb9fd2f02acb67, 0xc59560a1330afa51,
+    0x1d221203d782868e, 0x82010a8a05f0bb6e, 0xe51a474882836465, 0xc4181d7f6761d1ab,
+    0xd42c8a0534d929eb, 0x913736bd91edb528, 0xb35cb1fe2efa5234, 0x1c7bf97527c65127,
+    0xc6b227a27a214415, 0x030a2f7d0601e6d7, 0x0087d1307c5cebad, 0x1b8fcb679a372808,
+    0x9df71201d74f9dc2, 0x0d5a9a1a71a59826, 0x3a75aa9a93b9b54a, 0xc27f25639c85ff67,
+    0x4887e1e45fd1fe56, 0x0d5d1c8f3fdccca1, 0x90ab3e658b007121, 0xb4e8eb22c7af695d,
+    0xce5fa737f8095aae, 0x3f6d1687bb3b385b, 0xadcff08b9a953a3e, 0xd01dbe1c30801943,
+    0xf7d3a412e1434069, 0xc0c8af3657001562, 0x2c8816721927b594, 0xba52cc2733b10edc,
+    0x776c26db49f6d722, 0x51d6fc553382b394, 0x72b4151d9ecd2701, 0x9190b6bf29c3ec46,
+    0xf2981884f2d37eea, 0xd6e38c1137b6e4bd, 0x5a36e77c17b49357, 0xda42064a7d9bce32,
+    0x9245431a9033e219, 0x7a487d55f698aea5, 0x7107ef89bc2ee8b7, 0xf1673772eed19ff8,
+    0x48d035d13e5efa34, 0x9a17b4235af72d42, 0x214a3ff2fa68330e, 0x2f694b34e4acff77,
+    0x853388e3be49d0c4, 0x04e02ce9777e60b2, 0xc779e490780224fa, 0x825805a48480907a,
+    0x5ea4a0802cc6d289, 0xf389281b11bd4f95, 0x612f364be9b3bc21, 0xee019d14e058364f,
+    0x5e4e86914c19f527, 0xda5f4554e9ff02fa, 0x1adf7b0000000000};
 
 #endif
 
@@ -36194,7 +36218,7 @@ MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Calls the functions of the modules that apply a description and need a registered ledger. */
+/* Calls each module's function `open`, which applies a description to a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
